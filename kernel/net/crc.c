@@ -132,8 +132,8 @@ u32 peal_crc_copy(u32 crc, void *to, const void *from, size_t n, bool fpu)
 }
 
 /* Code without vector registers has no loop that copies, so there one pass over all is cheaper. */
-u32 peal_crc_gather(u32 crc, void *to, u32 front, struct peal_crc_source *from, u64 bytes,
-		    bool fpu)
+u32 peal_crc_gather_pieces(u32 crc, void *to, u32 front, struct peal_crc_source *from, u64 bytes,
+			   bool fpu)
 {
 	const void *begin = to - front;
 	u64 all = front + bytes, n;

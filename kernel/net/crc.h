@@ -64,8 +64,20 @@ static inline struct peal_crc_source peal_crc_from(struct peal_cursor *cursor, u
 	};
 }
 
+/* peal_crc_gather() for a source that has several pieces. */
+u32 peal_crc_gather_pieces(u32 crc, void *to, u32 front, struct peal_crc_source *from, u64 bytes,
+			   bool fpu);
+
 /* The same with the next @bytes of a source, after the @front bytes that lie in front of @to. */
-u32 peal_crc_gather(u32 crc, void *to, u32 front, struct peal_crc_source *from, u64 bytes,
-		    bool fpu);
+static inline u32 peal_crc_gather(u32 crc, void *to, u32 front, struct peal_crc_source *from,
+				  u64 bytes, bool fpu)
+{
+	if (!fpu || front || bytes > from->left)
+		return peal_crc_gather_pieces(crc, to, front, from, bytes, fpu);
+	crc = peal_crc_copy(crc, to, from->piece, bytes, fpu);
+	from->piece += bytes;
+	from->left -= bytes;
+	return crc;
+}
 
 #endif

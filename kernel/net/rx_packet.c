@@ -71,6 +71,15 @@ static const u8 *peal_rx_here(const struct peal_rx_packet *rx, struct peal_rx_pa
 	return part->bytes + (at - part->begin);
 }
 
+/* The same for the packet behind the one at @here, which lies in @part or is NULL. */
+static const u8 *peal_rx_behind(const struct peal_rx_packet *rx, struct peal_rx_part *part,
+				const u8 *here, u32 at)
+{
+	if (likely(here && at + rx->bytes <= part->end))
+		return here + rx->bytes;
+	return peal_rx_here(rx, part, at);
+}
+
 /*
  * The headers are read from a copy, unless they lie in the linear part. The sender may still write
  * the other parts.
@@ -259,8 +268,8 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 	u16 id = rx->ipv6 ? 0 : ntohs(ip_hdr(rx->skb)->id);
 	bool fpu, ack_request = rx->packet.ack_request;
 	u8 headers[PEAL_HEADERS_MAX] PEAL_UNINITIALIZED;
-	u32 head_bytes, more;
-	const u8 *here;
+	u32 head_bytes, head_crc, more;
+	const u8 *here = NULL;
 	__le32 icrc;
 
 	most = min(most, most_in_skb);
@@ -268,8 +277,9 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 		return;
 	head_bytes = peal_rx_icrc_head(rx, head);
 	fpu = peal_fpu_begin(most * rx->bytes);
+	head_crc = peal_crc_begin(head, head_bytes, rx->ipv6, fpu);
 	for (more = 1; more < most; more++) {
-		here = peal_rx_here(rx, &part, rx->at + more * rx->bytes);
+		here = peal_rx_behind(rx, &part, here, rx->at + more * rx->bytes);
 		if (!here)
 			break;
 		/* The sender may still write the packet, so look only at a copy. */
@@ -279,8 +289,8 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 		psn = peal_psn_add(psn, 1);
 		if (!peal_packet_follows(rx->bth, headers, header_bytes, psn))
 			break;
-		peal_icrc_head_next(head, rx->ipv6, id + rx->number + more, headers);
-		crc = peal_crc_begin(head, head_bytes, rx->ipv6, fpu);
+		head_crc = peal_icrc_next(head_crc, rx->ipv6, id + rx->number + more, psn);
+		crc = head_crc ^ peal_icrc_flags(rx->bth, headers);
 		crc = peal_crc_add(crc, here + PEAL_BTH_BYTES, end - PEAL_BTH_BYTES, fpu);
 		memcpy(&icrc, here + end, sizeof(icrc));
 		if (unlikely(le32_to_cpu(icrc) != peal_icrc_end(crc)))
@@ -292,22 +302,30 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 	rx->packet.ack_request = ack_request;
 }
 
-/* @at: offset of the packet from skb->data. @here: as rx->here, of this packet. */
-static void peal_rx_copy_of(const struct peal_rx_packet *rx, u32 at, const u8 *here, u32 offset,
-			    void *to, u32 bytes)
+static noinline void peal_rx_copy_pieces(const struct peal_rx_packet *rx, u32 at, void *to,
+					 u32 bytes)
 {
 	struct peal_pieces pieces PEAL_UNINITIALIZED;
 	const u8 *data;
 	u32 n;
 
-	offset += rx->packet.header_bytes;
-	if (likely(here)) {
-		peal_copy(to, here + offset, bytes);
-		return;
-	}
-	peal_rx_pieces(&pieces, rx->skb, at + offset, bytes);
+	peal_rx_pieces(&pieces, rx->skb, at, bytes);
 	for (; (n = peal_rx_next(&pieces, &data)); to += n)
 		peal_copy(to, data, n);
+}
+
+/*
+ * Copy payload, from @offset on. @at: offset of the packet from skb->data. @here: as rx->here, of
+ * this packet.
+ */
+static void peal_rx_copy_of(const struct peal_rx_packet *rx, u32 at, const u8 *here, u32 offset,
+			    void *to, u32 bytes)
+{
+	offset += rx->packet.header_bytes;
+	if (likely(here))
+		peal_copy(to, here + offset, bytes);
+	else
+		peal_rx_copy_pieces(rx, at + offset, to, bytes);
 }
 
 void peal_rx_copy(const struct peal_rx_packet *rx, u32 offset, void *to, u32 bytes)
@@ -319,7 +337,7 @@ void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u3
 {
 	u32 payload = rx->packet.payload_bytes, offset = 0, at = rx->at, n;
 	struct peal_rx_part part = peal_rx_linear(rx->skb);
-	const u8 *here = rx->here;
+	const u8 *here = rx->here, *behind = NULL;
 	u64 room;
 	void *dst;
 
@@ -332,7 +350,7 @@ void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u3
 		for (; room; room -= n, dst += n, offset += n) {
 			if (offset == payload) {	/* the next packet of the run */
 				at += rx->bytes;
-				here = peal_rx_here(rx, &part, at);
+				here = behind = peal_rx_behind(rx, &part, behind, at);
 				offset = 0;
 			}
 			n = min_t(u32, room, payload - offset);

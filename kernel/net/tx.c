@@ -102,7 +102,7 @@ static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 	       page->offset + bytes <= page->size;
 }
 
-/* The packets behind the first are in pages. peal_tx_fits() has found the room. */
+/* The packets behind the first are in pages. Take @bytes bytes, for one or several of them. */
 static u8 *peal_tx_fragment(struct peal_train *train, u32 bytes)
 {
 	struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
@@ -365,73 +365,94 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 
 /* What the packets of a run that are not the first of a train have in common. */
 struct peal_tx_run {
-	u32 header_bytes;		/* 0: not built yet */
-	u32 head_bytes;
-	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)];
-	u8 headers[PEAL_HEADERS_MAX];
+	u32 header_bytes;		/* 0: not built yet for this train */
+	u32 crc;			/* of the head of the last packet, as in headers[] */
+	u8 headers[PEAL_HEADERS_MAX];	/* of the first packet, but a run of several has no AckReq */
 };
 
-static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct peal_path *path,
-				       const struct peal_packet *packet, u32 bytes)
+static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct peal_train *train,
+				       const struct peal_packet *packet, u32 psn, u32 bytes)
 {
+	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)] PEAL_UNINITIALIZED;
+	const struct peal_path *path = train->path;
 	struct udphdr udp = peal_tx_udp(path, bytes);
 	union {
 		struct iphdr v4;
 		struct ipv6hdr v6;
 	} ip PEAL_UNINITIALIZED;
+	u32 head_bytes;
 
 	run->header_bytes = peal_packet_build(packet, run->headers);
-	peal_tx_ip(path, &ip, peal_tx_ip_bytes(path) + sizeof(udp) + bytes, 0, 0, 0);
-	run->head_bytes = peal_icrc_head(run->head, path->ipv6, &ip, &udp, run->headers);
+	if (packet->more)
+		peal_packet_build_next(run->headers, psn, false);
+	peal_tx_ip(path, &ip, peal_tx_ip_bytes(path) + sizeof(udp) + bytes, train->packets, 0, 0);
+	head_bytes = peal_icrc_head(head, path->ipv6, &ip, &udp, run->headers);
+	run->crc = peal_crc_begin(head, head_bytes, path->ipv6, train->fpu);
 }
 
-/* Another packet of a train. @number: of the packet in the run @packet. */
-static void peal_tx_next(struct peal_train *train, const struct peal_packet *packet, u32 number,
-			 u32 bytes, struct peal_crc_source *source, struct peal_tx_run *run)
+/*
+ * Other packets of a train, as many as there is room for. @number: of the first of them in the run
+ * @packet. peal_tx_fits() has found that there is room for one. Return: how many.
+ */
+static u32 peal_tx_next(struct peal_train *train, const struct peal_packet *packet, u32 number,
+			u32 bytes, struct peal_crc_source *source, struct peal_tx_run *run)
 {
-	const struct peal_path *path = train->path;
-	u8 *bth = peal_tx_fragment(train, bytes);
-	u32 extended, crc;
+	const struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
+	const struct page_frag *page = &pages->ring[pages->now];
+	u32 pad = -packet->payload_bytes & 3, n = 1, i, psn, crc;
+	u8 *bth, *payload;
 
-	if (!run->header_bytes)
-		peal_tx_begin_run(run, path, packet, bytes);
+	if (packet->more > number && bytes == train->segment)
+		n = min3(packet->more + 1 - number, train->most - train->packets,
+			 min(train->limit - train->bytes, page->size - page->offset) / bytes);
+	bth = peal_tx_fragment(train, n * bytes);
 	if (!train->fpu)
-		train->fpu = peal_fpu_begin(train->bytes + bytes);
-	if (packet->more)
-		peal_packet_build_next(run->headers, peal_psn_add(packet->psn, number),
-				       packet->ack_request && number == packet->more);
-	peal_icrc_head_next(run->head, path->ipv6, train->packets, run->headers);
-	memcpy(bth, run->headers, run->header_bytes);
-	extended = run->header_bytes - PEAL_BTH_BYTES;
-	crc = peal_crc_begin(run->head, run->head_bytes, path->ipv6, train->fpu);
-	crc = peal_crc_gather(crc, bth + run->header_bytes, extended, source,
-			      packet->payload_bytes, train->fpu);
-	peal_tx_finish(bth + run->header_bytes + packet->payload_bytes, crc,
-		       -packet->payload_bytes & 3, train->fpu);
+		train->fpu = peal_fpu_begin(train->bytes + n * bytes);
+	for (i = 0; i < n; i++, number++, bth += bytes) {
+		psn = peal_psn_add(packet->psn, number);
+		if (run->header_bytes)
+			run->crc = peal_icrc_next(run->crc, train->path->ipv6, train->packets + i,
+						  psn);
+		else
+			peal_tx_begin_run(run, train, packet, psn, bytes);
+		memcpy(bth, run->headers, run->header_bytes);
+		if (packet->more)
+			peal_packet_build_next(bth, psn,
+					       packet->ack_request && number == packet->more);
+		payload = bth + run->header_bytes;
+		crc = run->crc ^ peal_icrc_flags(run->headers, bth);
+		crc = peal_crc_gather(crc, payload, run->header_bytes - PEAL_BTH_BYTES, source,
+				      packet->payload_bytes, train->fpu);
+		peal_tx_finish(payload + packet->payload_bytes, crc, pad, train->fpu);
+	}
+	return n;
 }
 
 bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 tos,
 		 struct peal_cursor *payload)
 {
 	struct peal_crc_source source = peal_crc_from(payload, peal_packet_bytes(packet));
+	u32 bytes = peal_tx_bytes(packet), number, n;
 	struct peal_tx_run run PEAL_UNINITIALIZED;
-	u32 bytes = peal_tx_bytes(packet), i;
 
 	run.header_bytes = 0;
-	for (i = 0; i <= packet->more; i++) {
+	for (number = 0; number <= packet->more; number += n) {
 		if (!peal_tx_fits(train, bytes, tos))
 			peal_tx_send(train);
 		if (train->packets) {
-			peal_tx_next(train, packet, i, bytes, &source, &run);
-		} else if (unlikely(!peal_tx_first(train, packet, i, bytes, &source))) {
+			n = peal_tx_next(train, packet, number, bytes, &source, &run);
+		} else if (likely(peal_tx_first(train, packet, number, bytes, &source))) {
+			n = 1;
+			run.header_bytes = 0;
+		} else {
 			peal_count_by(train->path->port->table, packets_unsent,
-				      packet->more - i + 1);
+				      packet->more - number + 1);
 			return false;
 		}
 		train->tos = tos;
-		train->bytes += bytes;
+		train->bytes += n * bytes;
 		train->closed = bytes < train->segment;
-		train->packets++;
+		train->packets += n;
 	}
 	return true;
 }

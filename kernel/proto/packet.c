@@ -242,15 +242,33 @@ u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, con
 	return (to - head + (ipv6 ? IPV6_WORDS : IPV4_WORDS) + UDP_WORDS + BTH_WORDS) * 4;
 }
 
-void peal_icrc_head_next(__be32 *head, bool ipv6, u16 id, const void *bth)
-{
-	__be32 *words = head + (ipv6 ? 1 + IPV6_WORDS : 2 + IPV4_WORDS) + UDP_WORDS;
-	__be16 be_id = __cpu_to_be16(id);
+#define PSN_BITS	24
+#define ID_BITS		16
 
-	memcpy(words, bth, PEAL_BTH_BYTES);
-	words[1] |= __cpu_to_be32(0xff000000);	/* FECN, BECN, reserved */
+/*
+ * A CRC is linear: if bytes differ in some bits, their CRCs differ by the CRC of those bits alone,
+ * begun with 0. When a number grows by one, the bits that change are its lowest ones. Element n is
+ * the CRC of the lowest n + 1 bits of the PSN, which ends the BTH, or of the identification, behind
+ * which 34 bytes of zeros follow up to the end of the BTH.
+ */
+static const u32 peal_icrc_psn_steps[PSN_BITS] = {
+	0x77073096, 0x990951ba, 0x9e6495a3, 0x90bf1d91, 0x8d080df5, 0xb6662d3d,
+	0xc0ba6cad, 0x2d02ef8d, 0x3419decc, 0x062fbc4e, 0x6243794a, 0xaa9af342,
+	0xe058e113, 0x75dcc5b1, 0x85a58ab4, 0xbe2612ff, 0xbfe478c8, 0xbc60aca6,
+	0xbb69047a, 0xb57a55c2, 0xa95cf6b2, 0x9111b052, 0xe18b3d92, 0x00be2612,
+};
+static const u32 peal_icrc_id_steps[ID_BITS] = {
+	0xcf9e17c8, 0x8bd33e19, 0x03496dbb, 0xc90cccbe, 0x86f688f5, 0x19020063,
+	0xfd9a170e, 0xefdb3f95, 0x7aabeb00, 0x8b3b446b, 0xb36b1cfc, 0xc3cbadd2,
+	0x228acf8e, 0x3b790d77, 0x089e8885, 0x6f518361,
+};
+
+u32 peal_icrc_next(u32 crc, bool ipv6, u16 id, u32 psn)
+{
+	crc ^= peal_icrc_psn_steps[__builtin_ctz(psn | 1U << (PSN_BITS - 1))];
 	if (!ipv6)
-		memcpy(head + 3, &be_id, sizeof(be_id));
+		crc ^= peal_icrc_id_steps[__builtin_ctz(id | 1U << (ID_BITS - 1))];
+	return crc;
 }
 
 u32 peal_icrc_add(u32 crc, const void *bytes, size_t n)

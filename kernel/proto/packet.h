@@ -303,13 +303,25 @@ u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, con
  */
 void peal_icrc_mask(__be32 *ip, bool ipv6);
 /*
- * Turn them into those of another packet of the run: with the BTH @bth, and in IPv4 with the
- * identification @id.
+ * The CRC of the head of the next packet of a run: from that of the packet before it, @crc. The
+ * two differ in PSN, @psn now, and identification, @id now, which are both one more than before.
  */
-void peal_icrc_head_next(__be32 *head, bool ipv6, u16 id, const void *bth);
+u32 peal_icrc_next(u32 crc, bool ipv6, u16 id, u32 psn);
 
 /* Add what follows the BTH, with padding but without the ICRC, in pieces of any size. */
 u32 peal_icrc_add(u32 crc, const void *bytes, size_t n);
+
+/*
+ * How do the CRCs of two heads differ because of the byte in front of the PSN? It has AckReq, which
+ * is not the same in all packets of a run, and reserved bits. @bth and @other: the two BTHs.
+ */
+static inline u32 peal_icrc_flags(const void *bth, const void *other)
+{
+	u8 changed[4] = { 0 };
+
+	changed[0] = ((const u8 *)bth)[8] ^ ((const u8 *)other)[8];
+	return changed[0] ? peal_icrc_add(0, changed, sizeof(changed)) : 0;
+}
 
 /* The ICRC, to be stored in little-endian order behind the padding. */
 static inline u32 peal_icrc_end(u32 crc)

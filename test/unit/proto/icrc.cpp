@@ -134,6 +134,52 @@ TEST_CASE("two implementations agree, in pieces of any size", "[icrc]")
 	}
 }
 
+TEST_CASE("the CRC of a head follows from that of the packet before it", "[icrc]")
+{
+	Random random("runs");
+	const auto head_of = [](const Bytes &packet, bool v6) {
+		const std::size_t ip = v6 ? 40 : 20;
+		__be32 head[PEAL_ICRC_HEAD_MOST / 4];
+		const u32 n = peal_icrc_head(head, v6, packet.data(), packet.data() + ip,
+					     packet.data() + ip + 8);
+
+		return peal_icrc_add(0, head, n);
+	};
+
+	for (int round = 0; round < 2000; ++round) {
+		const bool v6 = random.one_in(2);
+		const std::size_t bth = v6 ? 48 : 28;
+		const unsigned back = random.below(100);
+		/* Each number of trailing ones comes up, and so does the step to 0. */
+		u32 psn = ((1u << random.below(25)) - 1 - back) & 0xffffff;
+		std::uint16_t id = (1u << random.below(17)) - 1 - back;
+		Bytes packet(bth + 12);
+
+		random.fill(packet.data(), packet.size());
+		const Bytes first = packet;
+		const auto number = [&] {
+			if (!v6) {
+				packet[4] = id >> 8;
+				packet[5] = id;
+			}
+			for (int byte = 0; byte < 3; ++byte)
+				packet[bth + 9 + byte] = psn >> (16 - 8 * byte);
+		};
+		number();
+		u32 crc = head_of(packet, v6);
+		for (unsigned n = 0; n < 120; ++n) {
+			psn = (psn + 1) & 0xffffff;
+			++id;
+			number();
+			packet[bth + 8] = random.one_in(2) ? first[bth + 8] : random.below(256);
+			crc = peal_icrc_next(crc, v6, id, psn);
+			CAPTURE(v6, id, psn, random.seed);
+			REQUIRE((crc ^ peal_icrc_flags(&first[bth], &packet[bth])) ==
+				head_of(packet, v6));
+		}
+	}
+}
+
 TEST_CASE("exactly what routers may change does not count", "[icrc]")
 {
 	for (bool v6 : {false, true}) {
