@@ -188,7 +188,7 @@
 	add	$2 * WIDTH, N
 	jmp	.Lone\@
 
-	/* Four registers side by side, because a multiplication takes several cycles. */
+	/* Four registers side by side, because a multiplication takes several cycles. Twice a round. */
 .Lfour\@:
 	constant \vec, 12, \by_four
 	constant \vec, 13, \by_two
@@ -197,16 +197,29 @@
 	next	\vec, 2, 2
 	next	\vec, 3, 3
 	plus	\vec, 0, %\vec\()15
-	.set	BIAS, 4 * WIDTH
-	add	$8 * WIDTH, N
-	jg	.Lfour_end\@
+	.set	BIAS, 8 * WIDTH
+	add	$12 * WIDTH, N
+	jg	.Lfour_last\@
 .Lfour_next\@:
 	fold_next \vec, 0, 12, 4, 8, 0
 	fold_next \vec, 1, 12, 5, 9, 1
 	fold_next \vec, 2, 12, 6, 10, 2
 	fold_next \vec, 3, 12, 7, 11, 3
-	add	$4 * WIDTH, N
+	fold_next \vec, 0, 12, 4, 8, 4
+	fold_next \vec, 1, 12, 5, 9, 5
+	fold_next \vec, 2, 12, 6, 10, 6
+	fold_next \vec, 3, 12, 7, 11, 7
+	add	$8 * WIDTH, N
 	jle	.Lfour_next\@
+.Lfour_last\@:
+	.set	BIAS, 4 * WIDTH
+	sub	$4 * WIDTH, N
+	jg	.Lfour_end\@
+	fold_next \vec, 0, 12, 4, 8, 0
+	fold_next \vec, 1, 12, 5, 9, 1
+	fold_next \vec, 2, 12, 6, 10, 2
+	fold_next \vec, 3, 12, 7, 11, 3
+	add	$4 * WIDTH, N
 .Lfour_end\@:
 	fold	\vec, 0, 14, %\vec\()1, 8
 	fold	\vec, 2, 14, %\vec\()3, 10

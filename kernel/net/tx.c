@@ -298,7 +298,7 @@ out:
 }
 
 /* Fill the padding, if there is any, and write the ICRC behind it. @end: end of the payload. */
-static void peal_tx_finish(u8 *end, u32 crc, u32 pad, bool fpu)
+static __always_inline void peal_tx_finish(u8 *end, u32 crc, u32 pad, bool fpu)
 {
 	__le32 icrc;
 
@@ -399,8 +399,9 @@ static u32 peal_tx_next(struct peal_train *train, const struct peal_packet *pack
 {
 	const struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
 	const struct page_frag *page = &pages->ring[pages->now];
-	u32 pad = -packet->payload_bytes & 3, n = 1, i, psn, crc;
+	u32 payload_bytes = packet->payload_bytes, header_bytes, n = 1, i, psn, crc;
 	u8 *bth, *payload;
+	bool ack, fpu;
 
 	if (packet->more > number && bytes == train->segment)
 		n = min3(packet->more + 1 - number, train->most - train->packets,
@@ -408,22 +409,27 @@ static u32 peal_tx_next(struct peal_train *train, const struct peal_packet *pack
 	bth = peal_tx_fragment(train, n * bytes);
 	if (!train->fpu)
 		train->fpu = peal_fpu_begin(train->bytes + n * bytes);
+	fpu = train->fpu;
 	for (i = 0; i < n; i++, number++, bth += bytes) {
 		psn = peal_psn_add(packet->psn, number);
-		if (run->header_bytes)
+		ack = packet->ack_request && number == packet->more;
+		if (likely(run->header_bytes))
 			run->crc = peal_icrc_next(run->crc, train->path->ipv6, train->packets + i,
 						  psn);
 		else
 			peal_tx_begin_run(run, train, packet, psn, bytes);
-		memcpy(bth, run->headers, run->header_bytes);
+		header_bytes = run->header_bytes;
+		if (likely(header_bytes == PEAL_BTH_BYTES))
+			memcpy(bth, run->headers, PEAL_BTH_BYTES);
+		else
+			memcpy(bth, run->headers, header_bytes);
 		if (packet->more)
-			peal_packet_build_next(bth, psn,
-					       packet->ack_request && number == packet->more);
-		payload = bth + run->header_bytes;
+			peal_packet_build_next(bth, psn, ack);
+		payload = bth + header_bytes;
 		crc = run->crc ^ peal_icrc_flags(run->headers, bth);
-		crc = peal_crc_gather(crc, payload, run->header_bytes - PEAL_BTH_BYTES, source,
-				      packet->payload_bytes, train->fpu);
-		peal_tx_finish(payload + packet->payload_bytes, crc, pad, train->fpu);
+		crc = peal_crc_gather(crc, payload, header_bytes - PEAL_BTH_BYTES, source,
+				      payload_bytes, fpu);
+		peal_tx_finish(payload + payload_bytes, crc, -payload_bytes & 3, fpu);
 	}
 	return n;
 }

@@ -2,10 +2,8 @@
 /*
  * See packet.h.
  */
-#include <asm/byteorder.h>
 #include <linux/bits.h>
 #include <linux/crc32.h>
-#include <linux/string.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/peal-abi.h>
 
@@ -242,34 +240,18 @@ u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, con
 	return (to - head + (ipv6 ? IPV6_WORDS : IPV4_WORDS) + UDP_WORDS + BTH_WORDS) * 4;
 }
 
-#define PSN_BITS	24
-#define ID_BITS		16
-
-/*
- * A CRC is linear: if bytes differ in some bits, their CRCs differ by the CRC of those bits alone,
- * begun with 0. When a number grows by one, the bits that change are its lowest ones. Element n is
- * the CRC of the lowest n + 1 bits of the PSN, which ends the BTH, or of the identification, behind
- * which 34 bytes of zeros follow up to the end of the BTH.
- */
-static const u32 peal_icrc_psn_steps[PSN_BITS] = {
+const u32 peal_icrc_psn_steps[PEAL_PSN_BITS] = {
 	0x77073096, 0x990951ba, 0x9e6495a3, 0x90bf1d91, 0x8d080df5, 0xb6662d3d,
 	0xc0ba6cad, 0x2d02ef8d, 0x3419decc, 0x062fbc4e, 0x6243794a, 0xaa9af342,
 	0xe058e113, 0x75dcc5b1, 0x85a58ab4, 0xbe2612ff, 0xbfe478c8, 0xbc60aca6,
 	0xbb69047a, 0xb57a55c2, 0xa95cf6b2, 0x9111b052, 0xe18b3d92, 0x00be2612,
 };
-static const u32 peal_icrc_id_steps[ID_BITS] = {
+
+const u32 peal_icrc_id_steps[PEAL_IP_ID_BITS] = {
 	0xcf9e17c8, 0x8bd33e19, 0x03496dbb, 0xc90cccbe, 0x86f688f5, 0x19020063,
 	0xfd9a170e, 0xefdb3f95, 0x7aabeb00, 0x8b3b446b, 0xb36b1cfc, 0xc3cbadd2,
 	0x228acf8e, 0x3b790d77, 0x089e8885, 0x6f518361,
 };
-
-u32 peal_icrc_next(u32 crc, bool ipv6, u16 id, u32 psn)
-{
-	crc ^= peal_icrc_psn_steps[__builtin_ctz(psn | 1U << (PSN_BITS - 1))];
-	if (!ipv6)
-		crc ^= peal_icrc_id_steps[__builtin_ctz(id | 1U << (ID_BITS - 1))];
-	return crc;
-}
 
 u32 peal_icrc_add(u32 crc, const void *bytes, size_t n)
 {
@@ -287,7 +269,6 @@ u32 peal_icrc_add(u32 crc, const void *bytes, size_t n)
 #define FECN		0x80000000U
 #define BECN		0x40000000U
 
-#define ACK_REQUEST	0x80000000U
 
 /* Fields of the FETH (A19.4.2). The other bits are reserved, and ignored on receipt. */
 #define PLACEMENT	0x0000000fU
@@ -340,7 +321,7 @@ static void peal_get_bth(const u8 *bth, struct peal_packet *packet)
 	packet->fecn = where & FECN;
 	packet->becn = where & BECN;
 	packet->qpn = where & LOW_24;
-	packet->ack_request = which & ACK_REQUEST;
+	packet->ack_request = which & PEAL_BTH_ACK_REQUEST;
 	packet->psn = which & LOW_24;
 }
 
@@ -351,7 +332,7 @@ static void peal_put_bth(u8 *bth, const struct peal_packet *packet)
 		   packet->pkey);
 	peal_put32(bth + 4, (packet->fecn ? FECN : 0) | (packet->becn ? BECN : 0) |
 		   (packet->qpn & LOW_24));
-	peal_put32(bth + 8, (packet->ack_request ? ACK_REQUEST : 0) | (packet->psn & LOW_24));
+	peal_put32(bth + 8, (packet->ack_request ? PEAL_BTH_ACK_REQUEST : 0) | (packet->psn & LOW_24));
 }
 
 /* The checks are in the order in which the extended headers follow each other on the wire. */
@@ -509,23 +490,6 @@ u32 peal_packet_build(const struct peal_packet *packet, void *bytes)
 	peal_put_bth(bytes, packet);
 	peal_put_extended((u8 *)bytes + PEAL_BTH_BYTES, wire->has, packet);
 	return wire->header_bytes;
-}
-
-void peal_packet_build_next(void *bth, u32 psn, bool ack_request)
-{
-	peal_put32((u8 *)bth + 8, (ack_request ? ACK_REQUEST : 0) | psn);
-}
-
-bool peal_packet_follows(const void *first, const void *next, u32 header_bytes, u32 psn)
-{
-	return (peal_get32((const u8 *)next + 8) & LOW_24) == psn && !memcmp(first, next, 8) &&
-	       !memcmp((const u8 *)first + PEAL_BTH_BYTES, (const u8 *)next + PEAL_BTH_BYTES,
-		       header_bytes - PEAL_BTH_BYTES);
-}
-
-bool peal_packet_asks_ack(const void *bth)
-{
-	return peal_get32((const u8 *)bth + 8) & ACK_REQUEST;
 }
 
 bool peal_packet_same(const struct peal_packet *a, const struct peal_packet *b)

@@ -8,7 +8,9 @@
 #ifndef PEAL_PACKET_H
 #define PEAL_PACKET_H
 
+#include <asm/byteorder.h>
 #include <linux/nospec.h>
+#include <linux/string.h>
 #include <linux/types.h>
 #include <rdma/peal-abi.h>
 
@@ -303,25 +305,29 @@ u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, con
  */
 void peal_icrc_mask(__be32 *ip, bool ipv6);
 /*
+ * A CRC is linear: if bytes differ in some bits, their CRCs differ by the CRC of those bits alone,
+ * begun with 0. When a number grows by one, the bits that change are its lowest ones. Element n is
+ * the CRC of the lowest n + 1 bits of the PSN, which ends the BTH, or of the identification of
+ * IPv4, behind which 34 bytes of zeros follow up to the end of the BTH.
+ */
+#define PEAL_PSN_BITS	24
+#define PEAL_IP_ID_BITS	16
+extern const u32 peal_icrc_psn_steps[PEAL_PSN_BITS], peal_icrc_id_steps[PEAL_IP_ID_BITS];
+
+/*
  * The CRC of the head of the next packet of a run: from that of the packet before it, @crc. The
  * two differ in PSN, @psn now, and identification, @id now, which are both one more than before.
  */
-u32 peal_icrc_next(u32 crc, bool ipv6, u16 id, u32 psn);
+static inline u32 peal_icrc_next(u32 crc, bool ipv6, u16 id, u32 psn)
+{
+	crc ^= peal_icrc_psn_steps[__builtin_ctz(psn | 1U << (PEAL_PSN_BITS - 1))];
+	if (!ipv6)
+		crc ^= peal_icrc_id_steps[__builtin_ctz(id | 1U << (PEAL_IP_ID_BITS - 1))];
+	return crc;
+}
 
 /* Add what follows the BTH, with padding but without the ICRC, in pieces of any size. */
 u32 peal_icrc_add(u32 crc, const void *bytes, size_t n);
-
-/*
- * How do the CRCs of two heads differ because of the byte in front of the PSN? It has AckReq, which
- * is not the same in all packets of a run, and reserved bits. @bth and @other: the two BTHs.
- */
-static inline u32 peal_icrc_flags(const void *bth, const void *other)
-{
-	u8 changed[4] = { 0 };
-
-	changed[0] = ((const u8 *)bth)[8] ^ ((const u8 *)other)[8];
-	return changed[0] ? peal_icrc_add(0, changed, sizeof(changed)) : 0;
-}
 
 /* The ICRC, to be stored in little-endian order behind the padding. */
 static inline u32 peal_icrc_end(u32 crc)
@@ -339,6 +345,8 @@ static inline u32 peal_icrc_end(u32 crc)
 
 #define PEAL_BTH_BYTES		12
 #define PEAL_BTH_MARKS		4	/* offset of the byte that the ICRC counts as ones */
+#define PEAL_BTH_PSN		8	/* offset of the word that has AckReq and the PSN */
+#define PEAL_BTH_ACK_REQUEST	0x80000000U	/* in this word; 7 reserved bits follow it */
 #define PEAL_ICRC_BYTES		4
 #define PEAL_CNP_RESERVED	16	/* bytes of zeros behind the BTH of a CNP */
 /*
@@ -466,15 +474,60 @@ enum peal_drop peal_packet_parse(const void *bytes, u32 linear, u32 total,
  * Return: the bytes written.
  */
 u32 peal_packet_build(const struct peal_packet *packet, void *bytes);
+
+/*
+ * The packets of a run have equal headers, except for the PSN, which counts up, and AckReq. The
+ * code for each packet of it is here, because a compiler does not see behind the file. @bth: where
+ * a BTH is.
+ */
+static inline u32 peal_bth_psn_word(const void *bth)
+{
+	__be32 word;
+
+	memcpy(&word, (const u8 *)bth + PEAL_BTH_PSN, sizeof(word));
+	return __be32_to_cpu(word);
+}
+
 /* Turn the BTH that was built for the first packet of a run into that of another. */
-void peal_packet_build_next(void *bth, u32 psn, bool ack_request);
+static inline void peal_packet_build_next(void *bth, u32 psn, bool ack_request)
+{
+	__be32 word = __cpu_to_be32((ack_request ? PEAL_BTH_ACK_REQUEST : 0) | psn);
+
+	memcpy((u8 *)bth + PEAL_BTH_PSN, &word, sizeof(word));
+}
+
 /*
  * Do the headers at @next differ from those at @first, of @header_bytes bytes, only by their PSN,
  * which is @psn, and by AckReq?
  */
-bool peal_packet_follows(const void *first, const void *next, u32 header_bytes, u32 psn);
+static inline bool peal_packet_follows(const void *first, const void *next, u32 header_bytes,
+				       u32 psn)
+{
+	u32 mask = (1U << PEAL_PSN_BITS) - 1;
+
+	return (peal_bth_psn_word(next) & mask) == psn && !memcmp(first, next, PEAL_BTH_PSN) &&
+	       (header_bytes == PEAL_BTH_BYTES ||
+		!memcmp((const u8 *)first + PEAL_BTH_BYTES, (const u8 *)next + PEAL_BTH_BYTES,
+			header_bytes - PEAL_BTH_BYTES));
+}
+
 /* Does the BTH ask for an acknowledgment? */
-bool peal_packet_asks_ack(const void *bth);
+static inline bool peal_packet_asks_ack(const void *bth)
+{
+	return peal_bth_psn_word(bth) & PEAL_BTH_ACK_REQUEST;
+}
+
+/*
+ * How do the CRCs of two heads differ because of the byte in front of the PSN? It has AckReq, which
+ * is not the same in all packets of a run, and reserved bits. @bth and @other: the two BTHs.
+ */
+static inline u32 peal_icrc_flags(const void *bth, const void *other)
+{
+	__be32 changed = __cpu_to_be32((peal_bth_psn_word(bth) ^ peal_bth_psn_word(other)) &
+				       ~0U << PEAL_PSN_BITS);
+
+	return changed ? peal_icrc_add(0, &changed, sizeof(changed)) : 0;
+}
 
 /*
  * Do the headers of two packets with the same PSN request or carry the same? The caller compares
