@@ -4,8 +4,8 @@
 # Compiles the modules for the kernels of Debian 12, 13, sid and 13's backports, and the userspace part for Debian 13. A
 # warning is a failure. It compiles for Debian 12 on this machine, and for the others in their roots, in the folders of
 # scripts/vm. It does not load these modules. The test tools/releases_of_libibverbs runs the provider.
-# It also makes the packages, installs them in fresh roots of Debian 12 and 13, where dkms compiles the modules, upgrades and
-# removes them. A guest loads the modules that dkms has compiled on Debian 13.
+# It also makes the packages, twice, and they must be equal. It installs them in fresh roots of Debian 12 and 13, where dkms
+# compiles the modules, upgrades and removes them. A guest loads the modules that dkms has compiled on Debian 13.
 # Needs common.sh, build.sh, debian-root.sh, results.sh and test-unit.sh.
 
 # run_kernels_suite NAME...: the packages are made beside the compilations, because apt-get, Sphinx and lintian keep only one
@@ -24,13 +24,19 @@ run_kernels_suite() {
 	trap - INT TERM
 }
 
+# run_packages NAME...: making the packages again is only a check, so the installations do not wait for it.
 run_packages() {
-	local suite
-	! matches packages "$@" || try_compile packages "$repo/scripts/package" --twice
+	local suite again=
+	if matches packages "$@"; then
+		try_compile packages "$repo/scripts/package"
+		try_compile packages-again "$repo/scripts/package" --again &
+		again=$!
+	fi
 	for suite in bookworm trixie; do
 		! matches "packages-$suite" "$@" || try_compile "packages-$suite" install_packages_in "$suite"
 	done
 	! matches packages-trixie "$@" || try_compile packages-trixie-loaded load_packaged_modules trixie 6.12
+	[[ -z $again ]] || wait "$again" || fail "kernels/packages-again: ended early"
 }
 
 # What the README's apt-get install finds installed already, so that the test does not depend on what the mirror has.
