@@ -350,7 +350,8 @@ void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u3
 		for (; room; room -= n, dst += n, offset += n) {
 			if (offset == payload) {	/* the next packet of the run */
 				at += rx->bytes;
-				here = behind = peal_rx_behind(rx, &part, behind, at);
+				behind = peal_rx_behind(rx, &part, behind, at);
+				here = behind;
 				offset = 0;
 			}
 			n = min_t(u32, room, payload - offset);

@@ -41,6 +41,7 @@ struct peal_tx_pages {
 	u32 now;
 	struct page_frag ring[PEAL_TX_PAGES];
 };
+
 static DEFINE_PER_CPU(struct peal_tx_pages, peal_tx_pages);
 
 /* Bytes of @packet on the wire from BTH to ICRC. */
@@ -366,8 +367,8 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 /* What the packets of a run that are not the first of a train have in common. */
 struct peal_tx_run {
 	u32 header_bytes;		/* 0: not built yet for this train */
-	u32 crc;			/* of the head of the last packet, as in headers[] */
-	u8 headers[PEAL_HEADERS_MAX];	/* of the first packet, but a run of several has no AckReq */
+	u32 crc;			/* of the head of its last packet so far */
+	u8 headers[PEAL_HEADERS_MAX];	/* of its first packet; without AckReq if it has several */
 };
 
 static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct peal_train *train,

@@ -269,7 +269,6 @@ u32 peal_icrc_add(u32 crc, const void *bytes, size_t n)
 #define FECN		0x80000000U
 #define BECN		0x40000000U
 
-
 /* Fields of the FETH (A19.4.2). The other bits are reserved, and ignored on receipt. */
 #define PLACEMENT	0x0000000fU
 #define SELECTIVITY_SHIFT 4
@@ -332,7 +331,7 @@ static void peal_put_bth(u8 *bth, const struct peal_packet *packet)
 		   packet->pkey);
 	peal_put32(bth + 4, (packet->fecn ? FECN : 0) | (packet->becn ? BECN : 0) |
 		   (packet->qpn & LOW_24));
-	peal_put32(bth + 8, (packet->ack_request ? PEAL_BTH_ACK_REQUEST : 0) | (packet->psn & LOW_24));
+	peal_packet_build_next(bth, packet->psn & LOW_24, packet->ack_request);
 }
 
 /* The checks are in the order in which the extended headers follow each other on the wire. */
