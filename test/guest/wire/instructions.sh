@@ -18,12 +18,12 @@ figures=$(mktemp -d)
 
 # Row of scripts/bench, instructions at MTU 1500 and 4500.
 limits="
-write_bw 64 KiB|151814|120106
-read_bw 64 KiB|157257|127698
-write_bw 64 B|18035|18031
-write_bw 64 B lists 16|5298|5298
-write_bw 64 B 0.2 ms RTT|7764|7783
-send_lat 8 B|25580|25750
+write_bw 64 KiB|106508|95102
+read_bw 64 KiB|111495|101031
+write_bw 64 B|18022|18025
+write_bw 64 B lists 16|5262|5262
+write_bw 64 B 0.2 ms RTT|7721|7727
+send_lat 8 B|25560|25560
 "
 
 # figures_at MTU: prints the rows and figures at that MTU, with a bar between them.
