@@ -6,9 +6,10 @@
  * a second program, which on one CPU has to be scheduled, and knows neither every kind of receive
  * nor every kind of memory.
  *
- * KIND: write, send (RC); uc (UC, WRITE); ud (UD, SEND); srq (RC, SEND to a shared receive queue);
- * xrc (XRC, SEND); odp (RC, WRITE from and to pages that are registered on demand, and present);
- * dmabuf (RC, WRITE from and to a DMA buffer, for which udmabuf or vgem must be loaded)
+ * KIND: write, send (RC); list (RC, WRITE, 16 requests a call); uc (UC, WRITE); ud (UD, SEND); srq
+ * (RC, SEND to a shared receive queue); xrc (XRC, SEND); odp (RC, WRITE from and to pages that are
+ * registered on demand, and present); dmabuf (RC, WRITE from and to a DMA buffer, for which udmabuf
+ * or vgem must be loaded)
  */
 #include "../guest/helpers/dma_buffer_file.hpp"
 #include "bench_verbs.hpp"
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string_view>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -26,6 +28,7 @@ namespace {
 
 // Requests that are posted before their completion is polled. The last one of them is signaled.
 constexpr int window = 64;
+constexpr int in_list = 16;
 constexpr std::uint32_t qkey = 0;
 constexpr std::size_t grh_bytes = 40;
 
@@ -97,7 +100,8 @@ int main(int argc, char **argv)
 	const bool sends = kind == "send" || kind == "ud" || kind == "srq" || kind == "xrc";
 	const bool xrc = kind == "xrc", shared = xrc || kind == "srq";
 	const bool is_dma_buffer = kind == "dmabuf";
-	if ((!sends && kind != "write" && kind != "uc" && kind != "odp" && !is_dma_buffer) ||
+	if ((!sends && kind != "write" && kind != "list" && kind != "uc" && kind != "odp" &&
+	     !is_dma_buffer) ||
 	    count <= 0)
 		return std::fputs("one-process: an unknown KIND, or a COUNT below 64\n", stderr), 2;
 
@@ -180,6 +184,11 @@ int main(int argc, char **argv)
 		request.wr.rdma = {reinterpret_cast<std::uintptr_t>(to.memory), to.mr->rkey};
 	}
 
+	std::vector<ibv_send_wr> requests(kind == "list" ? in_list : 1, request);
+	for (std::size_t n = 1; n < requests.size(); ++n)
+		requests[n - 1].next = &requests[n];
+	const int calls = window / static_cast<int>(requests.size());
+
 	// The first window is for what the first messages do once.
 	std::chrono::steady_clock::time_point begin;
 	for (int i = -window; i < count; i += window) {
@@ -191,10 +200,10 @@ int main(int argc, char **argv)
 				    : ibv_post_recv(receiver, &receive, &bad),
 			     "ibv_post_recv");
 		}
-		for (int n = 1; n <= window; ++n) {
+		for (int n = calls; n > 0; --n) {
 			ibv_send_wr *bad = nullptr;
-			request.send_flags = n == window ? IBV_SEND_SIGNALED : 0;
-			done(ibv_post_send(sender, &request, &bad), "ibv_post_send");
+			requests.back().send_flags = n == 1 ? IBV_SEND_SIGNALED : 0;
+			done(ibv_post_send(sender, requests.data(), &bad), "ibv_post_send");
 		}
 		poll(sent, 1);
 		if (sends)
