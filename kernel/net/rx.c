@@ -232,7 +232,8 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train
 	struct peal_delivery delivery PEAL_UNINITIALIZED;
 	u32 at = peal_arrival(skb)->udp, bytes, segment;
 	struct peal_rx_packet rx PEAL_UNINITIALIZED;
-	bool ipv6 = peal_arrival(skb)->ipv6;
+	bool ipv6 = peal_arrival(skb)->ipv6, right;
+	struct peal_rx_icrcs icrcs = { 0 };
 	enum peal_drop drop = PEAL_DROP_short;
 	const struct udphdr *udp;
 	u32 number = 0, packets;
@@ -266,8 +267,16 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train
 		rx.at = at;
 		rx.bytes = min(segment, bytes - at);
 		drop = peal_rx_parse(&rx);
-		if (!drop && !peal_rx_icrc_is_right(&rx))
-			drop = PEAL_DROP_icrc;
+		if (!drop) {
+			/* Those in the middle of a message become a run, which is checked then. */
+			if (train && !peal_rx_icrc_is_known(&icrcs, number) &&
+			    !peal_packet_is_middle(&rx.packet))
+				peal_rx_check_train(&rx, &icrcs);
+			right = peal_rx_icrc_is_known(&icrcs, number) ?
+				peal_rx_icrc_was_right(&icrcs, number) :
+				peal_rx_icrc_is_right(&rx);
+			drop = right ? PEAL_DROP_none : PEAL_DROP_icrc;
+		}
 		if (unlikely(drop)) {
 			peal_rx_drop(port, &rx, drop);
 			continue;

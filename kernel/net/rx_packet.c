@@ -112,7 +112,8 @@ void peal_rx_read_again(struct sk_buff *skb, struct peal_rx_packet *rx)
 
 /*
  * The IP header of this packet. In a train, the stack would write such a header if it divided the
- * skb, and the sender has computed the ICRC for it: the identifications count.
+ * skb, and the sender has computed the ICRC for it: the identifications count. The ICRC does not
+ * cover the checksum, so that is not right here in a train.
  */
 static void peal_rx_ip(const struct peal_rx_packet *rx, void *to)
 {
@@ -132,8 +133,14 @@ static void peal_rx_ip(const struct peal_rx_packet *rx, void *to)
 			return;
 		ip->tot_len = htons(sizeof(*ip) + udp_bytes);
 		ip->id = htons(ntohs(ip->id) + rx->number);
-		ip_send_check(ip);
 	}
+}
+
+static void peal_rx_checked_ip(const struct peal_rx_packet *rx, void *to)
+{
+	peal_rx_ip(rx, to);
+	if (rx->train && !rx->ipv6)
+		ip_send_check(to);
 }
 
 bool peal_rx_own(struct peal_rx_packet *rx)
@@ -149,7 +156,7 @@ bool peal_rx_own(struct peal_rx_packet *rx)
 	if (!skb)
 		return false;
 	skb_reset_network_header(skb);
-	peal_rx_ip(rx, skb_put(skb, ip_bytes));
+	peal_rx_checked_ip(rx, skb_put(skb, ip_bytes));
 	udp = skb_put_data(skb, rx->skb->data - sizeof(*udp), sizeof(*udp));
 	udp->len = htons(sizeof(*udp) + rx->bytes);	/* it was that of the train */
 	if (skb_copy_bits(rx->skb, rx->at, skb_put(skb, rx->bytes), rx->bytes)) {
@@ -257,6 +264,39 @@ bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx)
 	else if (skb_copy_bits(skb, end, &icrc, sizeof(icrc)))
 		return false;
 	return le32_to_cpu(icrc) == peal_icrc_end(crc);
+}
+
+void peal_rx_check_train(const struct peal_rx_packet *rx, struct peal_rx_icrcs *icrcs)
+{
+	u32 most = min_t(u32, (rx->skb->len - rx->at) / rx->bytes, BITS_PER_TYPE(icrcs->right));
+	u32 end = rx->bytes - PEAL_ICRC_BYTES, head_bytes, word_crc, crc, n;
+	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)] PEAL_UNINITIALIZED;
+	struct peal_rx_part part = peal_rx_linear(rx->skb);
+	const u16 first_id = rx->ipv6 ? 0 : ntohs(ip_hdr(rx->skb)->id) + rx->number;
+	u16 id = first_id;
+	const u32 word = sizeof(__be32);	/* the first of the BTH */
+	const u8 *here = NULL;
+	__le32 icrc;
+	bool fpu;
+
+	icrcs->begin = rx->number;
+	icrcs->right = 0;
+	head_bytes = peal_rx_icrc_head(rx, head) - (PEAL_BTH_BYTES - word);
+	fpu = peal_fpu_begin(most * rx->bytes);
+	word_crc = peal_crc_begin(head, head_bytes, rx->ipv6, fpu);
+	for (n = 0; n < most; n++) {
+		here = peal_rx_behind(rx, &part, here, rx->at + n * rx->bytes);
+		if (!here || memcmp(here, rx->bth, word))
+			break;
+		word_crc = peal_icrc_word_of(word_crc, rx->ipv6, id, first_id + n);
+		id = first_id + n;
+		crc = peal_icrc_behind_word(word_crc, here);
+		crc = peal_crc_add(crc, here + word, end - word, fpu);
+		memcpy(&icrc, here + end, sizeof(icrc));
+		icrcs->right |= (u64)(le32_to_cpu(icrc) == peal_icrc_end(crc)) << n;
+	}
+	peal_fpu_end(fpu);
+	icrcs->end = icrcs->begin + n;
 }
 
 void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
@@ -376,7 +416,7 @@ void peal_rx_grh(const struct peal_rx_packet *rx, void *to)
 	u32 front = sizeof(struct ib_grh) - bytes;
 
 	memset(to, 0, front);
-	peal_rx_ip(rx, to + front);
+	peal_rx_checked_ip(rx, to + front);
 }
 
 /*

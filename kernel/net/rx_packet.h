@@ -88,6 +88,30 @@ void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx);
 enum peal_drop peal_rx_parse(struct peal_rx_packet *rx);
 /* Is the ICRC right? Call this after peal_rx_parse() has returned PEAL_DROP_none. */
 bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx);
+
+/* What is known of the ICRCs of a train, for the packets with the numbers from @begin on. */
+struct peal_rx_icrcs {
+	u32 begin, end;		/* @end: number of the first of which nothing is known */
+	u64 right;		/* bit n: that of packet @begin + n is right */
+};
+
+/*
+ * Check the packet @rx and those with the same first word of the BTH that follow it in the train,
+ * up to 64, in one section for vector registers. It ends in front of a packet that is shorter or
+ * does not lie in one place.
+ */
+void peal_rx_check_train(const struct peal_rx_packet *rx, struct peal_rx_icrcs *icrcs);
+
+static inline bool peal_rx_icrc_is_known(const struct peal_rx_icrcs *icrcs, u32 number)
+{
+	return number >= icrcs->begin && number < icrcs->end;
+}
+
+static inline bool peal_rx_icrc_was_right(const struct peal_rx_icrcs *icrcs, u32 number)
+{
+	return icrcs->right >> (number - icrcs->begin) & 1;
+}
+
 /*
  * Make a run of the packet and of those that follow it in the train with the same headers, the next
  * PSNs and right ICRCs. @most: the most packets of the run. Call this after

@@ -311,11 +311,25 @@ static __always_inline void peal_tx_finish(u8 *end, u32 crc, u32 pad, bool fpu)
 	memcpy(end + pad, &icrc, sizeof(icrc));
 }
 
+/* The CRC of what is in front of the BTH, of packet @number of a train, which has @bytes bytes. */
+static noinline u32 peal_tx_front_crc(const struct peal_path *path, u32 bytes, u16 number, bool fpu)
+{
+	u32 ip_bytes = peal_tx_ip_bytes(path), front = ip_bytes + sizeof(struct udphdr);
+	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)] PEAL_UNINITIALIZED;
+
+	/* TOS and hop limit are not covered. */
+	peal_tx_ip(path, head, front + bytes, number, 0, 0);
+	*(struct udphdr *)((u8 *)head + ip_bytes) = peal_tx_udp(path, bytes);
+	memset((u8 *)head + front, 0, PEAL_BTH_BYTES);
+	peal_icrc_mask(head, path->ipv6);
+	return peal_crc_add(PEAL_ICRC_FRONT, head, front, fpu);
+}
+
 /*
- * The first packet of a train is in the head of the skb, behind the IP and UDP headers, and most
- * trains have no other. Its headers are masked in place for the ICRC, unless the CRC of IP and UDP
- * header is known from a packet of the same length. peal_tx_send() writes these two. @number: of
- * the packet in the run @packet. Return: false when there is no memory.
+ * The first packet of a train is in the head of the skb, behind the IP and UDP headers, which
+ * peal_tx_send() writes. Most trains have no other. Its BTH is masked in place for the ICRC. The
+ * CRC of what is in front is often known from a packet of the same length. @number: of the packet
+ * in the run @packet. Return: false when there is no memory.
  */
 static bool peal_tx_first(struct peal_train *train, const struct peal_packet *packet, u32 number,
 			  u32 bytes, struct peal_crc_source *source)
@@ -325,7 +339,7 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 	u64 *hint = &path->front_crc[packet->payload_bytes > 0], known = READ_ONCE(*hint);
 	u32 header_bytes, crc = known;
 	struct sk_buff *skb;
-	u8 *ip, *bth, marks;
+	u8 *bth, marks;
 
 	skb = alloc_skb(MAX_HEADER + front + bytes, GFP_ATOMIC | __GFP_NOWARN);
 	if (unlikely(!skb))
@@ -333,8 +347,7 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 	skb_reserve(skb, MAX_HEADER);
 	skb_reset_network_header(skb);
 	skb_set_transport_header(skb, ip_bytes);
-	ip = __skb_put(skb, front + bytes);
-	bth = ip + front;
+	bth = (u8 *)__skb_put(skb, front + bytes) + front;
 	train->skb = skb;
 	train->psn = peal_psn_add(packet->psn, number);
 	train->segment = bytes;
@@ -346,16 +359,13 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 		peal_packet_build_next(bth, train->psn,
 				       packet->ack_request && number == packet->more);
 	marks = bth[PEAL_BTH_MARKS];
-	if (likely(known >> 32 == bytes)) {
-		bth[PEAL_BTH_MARKS] = 0xff;
-	} else {
-		/* TOS and hop limit are not covered. */
-		peal_tx_ip(path, ip, front + bytes, 0, 0, 0);
-		*udp_hdr(skb) = peal_tx_udp(path, bytes);
-		peal_icrc_mask((__be32 *)ip, path->ipv6);
-		crc = peal_crc_add(PEAL_ICRC_FRONT, ip, front, train->fpu);
+	if (unlikely(known >> 32 != bytes)) {
+		crc = peal_tx_front_crc(path, bytes, 0, train->fpu);
 		WRITE_ONCE(*hint, (u64)bytes << 32 | crc);
 	}
+	train->front_crc = crc;
+	train->has_word_crc = false;
+	bth[PEAL_BTH_MARKS] = 0xff;
 	crc = peal_crc_gather(crc, bth + header_bytes, header_bytes, source,
 			      packet->payload_bytes, train->fpu);
 	bth[PEAL_BTH_MARKS] = marks;
@@ -364,11 +374,51 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 	return true;
 }
 
+/*
+ * The CRC up to the end of the first word of the BTH at @bth, of the next packet of a train, which
+ * has @bytes bytes. Only the last packet may have fewer than the first, which has left the CRC of
+ * what is in front of its BTH.
+ */
+static u32 peal_tx_word_crc(struct peal_train *train, const u8 *bth, u32 bytes)
+{
+	const u8 *first = skb_transport_header(train->skb) + sizeof(struct udphdr);
+
+	if (unlikely(bytes != train->segment))
+		return peal_icrc_add(peal_tx_front_crc(train->path, bytes, train->packets,
+						       train->fpu), bth, sizeof(__be32));
+	if (!train->has_word_crc) {
+		train->word_crc = peal_icrc_add(train->front_crc, first, sizeof(__be32));
+		train->word_number = 0;
+		train->has_word_crc = true;
+	}
+	train->word_crc = peal_icrc_word_of(train->word_crc, train->path->ipv6, train->word_number,
+					    train->packets);
+	train->word_number = train->packets;
+	return train->word_crc ^ peal_icrc_word(first, bth);
+}
+
+/* Another packet of a train, which is no part of a run. */
+static void peal_tx_next(struct peal_train *train, const struct peal_packet *packet, u32 bytes,
+			 struct peal_crc_source *source)
+{
+	u32 payload_bytes = packet->payload_bytes, header_bytes, crc;
+	u8 *bth = peal_tx_fragment(train, bytes), *payload;
+
+	if (!train->fpu)
+		train->fpu = peal_fpu_begin(train->bytes + bytes);
+	header_bytes = peal_packet_build(packet, bth);
+	payload = bth + header_bytes;
+	crc = peal_icrc_behind_word(peal_tx_word_crc(train, bth, bytes), bth);
+	crc = peal_crc_gather(crc, payload, header_bytes - sizeof(__be32), source, payload_bytes,
+			      train->fpu);
+	peal_tx_finish(payload + payload_bytes, crc, -payload_bytes & 3, train->fpu);
+}
+
 /* What the packets of a run that are not the first of a train have in common. */
 struct peal_tx_run {
 	u32 header_bytes;		/* 0: not built yet for this train */
-	u32 crc;			/* of the head of its last packet so far */
-	u8 headers[PEAL_HEADERS_MAX];	/* of its first packet; without AckReq if it has several */
+	u32 crc;			/* up to the end of the BTH, of its last packet so far */
+	u8 headers[PEAL_HEADERS_MAX];	/* of its first packet, without AckReq */
 };
 
 static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct peal_train *train,
@@ -384,19 +434,19 @@ static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct pea
 	u32 head_bytes;
 
 	run->header_bytes = peal_packet_build(packet, run->headers);
-	if (packet->more)
-		peal_packet_build_next(run->headers, psn, false);
+	peal_packet_build_next(run->headers, psn, false);
 	peal_tx_ip(path, &ip, peal_tx_ip_bytes(path) + sizeof(udp) + bytes, train->packets, 0, 0);
 	head_bytes = peal_icrc_head(head, path->ipv6, &ip, &udp, run->headers);
 	run->crc = peal_crc_begin(head, head_bytes, path->ipv6, train->fpu);
 }
 
 /*
- * Other packets of a train, as many as there is room for. @number: of the first of them in the run
- * @packet. peal_tx_fits() has found that there is room for one. Return: how many.
+ * Other packets of a train, as many of a run as there is room for. @number: of the first of them in
+ * the run @packet. peal_tx_fits() has found that there is room for one. Return: how many.
  */
-static u32 peal_tx_next(struct peal_train *train, const struct peal_packet *packet, u32 number,
-			u32 bytes, struct peal_crc_source *source, struct peal_tx_run *run)
+static u32 peal_tx_next_of_run(struct peal_train *train, const struct peal_packet *packet,
+			       u32 number, u32 bytes, struct peal_crc_source *source,
+			       struct peal_tx_run *run)
 {
 	const struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
 	const struct page_frag *page = &pages->ring[pages->now];
@@ -424,8 +474,7 @@ static u32 peal_tx_next(struct peal_train *train, const struct peal_packet *pack
 			memcpy(bth, run->headers, PEAL_BTH_BYTES);
 		else
 			memcpy(bth, run->headers, header_bytes);
-		if (packet->more)
-			peal_packet_build_next(bth, psn, ack);
+		peal_packet_build_next(bth, psn, ack);
 		payload = bth + header_bytes;
 		crc = run->crc ^ peal_icrc_flags(run->headers, bth);
 		crc = peal_crc_gather(crc, payload, header_bytes - PEAL_BTH_BYTES, source,
@@ -444,17 +493,20 @@ bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 
 
 	run.header_bytes = 0;
 	for (number = 0; number <= packet->more; number += n) {
+		n = 1;
 		if (!peal_tx_fits(train, bytes, tos))
 			peal_tx_send(train);
-		if (train->packets) {
-			n = peal_tx_next(train, packet, number, bytes, &source, &run);
-		} else if (likely(peal_tx_first(train, packet, number, bytes, &source))) {
-			n = 1;
+		if (!train->packets) {
+			if (unlikely(!peal_tx_first(train, packet, number, bytes, &source))) {
+				peal_count_by(train->path->port->table, packets_unsent,
+					      packet->more - number + 1);
+				return false;
+			}
 			run.header_bytes = 0;
+		} else if (packet->more) {
+			n = peal_tx_next_of_run(train, packet, number, bytes, &source, &run);
 		} else {
-			peal_count_by(train->path->port->table, packets_unsent,
-				      packet->more - number + 1);
-			return false;
+			peal_tx_next(train, packet, bytes, &source);
 		}
 		train->tos = tos;
 		train->bytes += n * bytes;

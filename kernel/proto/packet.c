@@ -253,6 +253,12 @@ const u32 peal_icrc_id_steps[PEAL_IP_ID_BITS] = {
 	0x228acf8e, 0x3b790d77, 0x089e8885, 0x6f518361,
 };
 
+const u32 peal_icrc_id_word_steps[PEAL_IP_ID_BITS] = {
+	0x6e8c1b41, 0xb3942dc3, 0xd2d54686, 0x1057900c, 0x4e233b59, 0xf2ca6df3,
+	0x5069c6e6, 0xce5f968d, 0xcfea6b90, 0xcc8191aa, 0xca5665de, 0xc7f98d36,
+	0xdca65ce6, 0xea19ff46, 0x8766b806, 0x5d983686,
+};
+
 u32 peal_icrc_add(u32 crc, const void *bytes, size_t n)
 {
 	return crc32_le(crc, bytes, n);

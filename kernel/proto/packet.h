@@ -304,19 +304,24 @@ u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, con
  * ICRC of such a packet begins with PEAL_ICRC_FRONT.
  */
 void peal_icrc_mask(__be32 *ip, bool ipv6);
+#define PEAL_BTH_MARKS		4	/* offset of the byte that the ICRC counts as ones */
+
 /*
  * A CRC is linear: if bytes differ in some bits, their CRCs differ by the CRC of those bits alone,
  * begun with 0. When a number grows by one, the bits that change are its lowest ones. Element n is
  * the CRC of the lowest n + 1 bits of the PSN, which ends the BTH, or of the identification of
- * IPv4, behind which 34 bytes of zeros follow up to the end of the BTH.
+ * IPv4, with the zeros that follow: 34 bytes up to the end of the BTH, or 26 up to the end of the
+ * first word of the BTH.
  */
 #define PEAL_PSN_BITS	24
 #define PEAL_IP_ID_BITS	16
 extern const u32 peal_icrc_psn_steps[PEAL_PSN_BITS], peal_icrc_id_steps[PEAL_IP_ID_BITS];
+extern const u32 peal_icrc_id_word_steps[PEAL_IP_ID_BITS];
 
 /*
- * The CRC of the head of the next packet of a run: from that of the packet before it, @crc. The
- * two differ in PSN, @psn now, and identification, @id now, which are both one more than before.
+ * The CRC up to the end of the BTH of the next packet of a run: from that of the packet before it,
+ * @crc. The two differ in PSN, @psn now, and identification, @id now, which are both one more than
+ * before.
  */
 static inline u32 peal_icrc_next(u32 crc, bool ipv6, u16 id, u32 psn)
 {
@@ -326,8 +331,44 @@ static inline u32 peal_icrc_next(u32 crc, bool ipv6, u16 id, u32 psn)
 	return crc;
 }
 
+/*
+ * The CRC up to the end of the first word of the BTH, of another packet of a train: from that of
+ * one with the identification @from. Only the identification differs, @to now. The bits in which
+ * the two differ are a sum of elements, mostly of one.
+ */
+static inline u32 peal_icrc_word_of(u32 crc, bool ipv6, u16 from, u16 to)
+{
+	u32 bits = from ^ to;
+
+	if (ipv6)
+		return crc;
+	for (bits ^= bits >> 1; bits; bits &= bits - 1)
+		crc ^= peal_icrc_id_word_steps[__builtin_ctz(bits)];
+	return crc;
+}
+
 /* Add what follows the BTH, with padding but without the ICRC, in pieces of any size. */
 u32 peal_icrc_add(u32 crc, const void *bytes, size_t n);
+
+/* How do two CRCs up to the end of the first word of the BTH differ because of this word? */
+static inline u32 peal_icrc_word(const void *bth, const void *other)
+{
+	u32 a, b;
+
+	memcpy(&a, bth, sizeof(a));
+	memcpy(&b, other, sizeof(b));
+	a ^= b;
+	return a ? peal_icrc_add(0, &a, sizeof(a)) : 0;
+}
+
+/*
+ * From the CRC up to the end of the first word of the BTH: what to begin with for the bytes behind
+ * it as they are in the packet. The first of them counts as ones, and a CRC begins with adding it.
+ */
+static inline u32 peal_icrc_behind_word(u32 crc, const void *bth)
+{
+	return crc ^ (u8)~((const u8 *)bth)[PEAL_BTH_MARKS];
+}
 
 /* The ICRC, to be stored in little-endian order behind the padding. */
 static inline u32 peal_icrc_end(u32 crc)
@@ -344,7 +385,6 @@ static inline u32 peal_icrc_end(u32 crc)
  */
 
 #define PEAL_BTH_BYTES		12
-#define PEAL_BTH_MARKS		4	/* offset of the byte that the ICRC counts as ones */
 #define PEAL_BTH_PSN		8	/* offset of the word that has AckReq and the PSN */
 #define PEAL_BTH_ACK_REQUEST	0x80000000U	/* in this word; 7 reserved bits follow it */
 #define PEAL_ICRC_BYTES		4

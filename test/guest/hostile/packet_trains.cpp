@@ -9,9 +9,10 @@
  * Holds: The packets that a device owes because of a train are sent in several parts, and so are
  * the effects of a packet for which others waited. An answer within the budget is sent at once; no
  * program receives it here. The end of a train to a large group is lost. A packet that is kept does
- * not hold the pages of the rest of its train. A train of requests has one acknowledgment. A train
- * for more shared receive queues than one turn can notify loses no message.
- * Does not hold: the fate of each packet (wire/odd_frames_are_dropped, hostile/random_packets).
+ * not hold the pages of the rest of its train. A wrong ICRC drops one packet of a train. A train of
+ * requests has one acknowledgment. A train for more shared receive queues than one turn can notify
+ * loses no message. Does not hold: the fate of each packet (wire/odd_frames_are_dropped,
+ * hostile/random_packets).
  */
 #include "datagram.hpp"
 #include "trains.hpp"
@@ -152,6 +153,34 @@ TEST_CASE("a train of requests has one acknowledgment")
 	CHECK(eventually([&] { return victim.progress() == cars; }));
 	CHECK(eventually([&] { return counter("packets_sent") - before >= 1; }));
 	CHECK(counter("packets_sent") - before == 1);
+}
+
+TEST_CASE("a wrong ICRC in a train costs that packet only")
+{
+	constexpr std::uint32_t wrong[] = {0, 10, cars - 1};
+	Device device;
+	Victim victim(device, IBV_MTU_1024);
+	const Region area(victim.end.pd, page_bytes);
+	Forger forger;
+
+	for (std::uint32_t n : wrong) {
+		const std::uint32_t first = victim.psn + victim.progress();
+		std::vector<Bytes> bodies;
+
+		for (std::uint32_t i = 0; i < cars; i++)
+			bodies.push_back(victim.access(write_only, first + i, area, 4));
+		auto train = forger.build(bodies);
+		const auto before = counter("drop_icrc"), kept = counter("reorder_kept");
+
+		train.bytes[(n + 1) * train.piece - icrc_bytes] ^= 1;
+		forger.send(train);
+		INFO("packet " << n);
+		CHECK(eventually([&] { return counter("reorder_kept") - kept == cars - 1 - n; }));
+		CHECK(counter("drop_icrc") - before == 1);
+		CHECK(victim.psn + victim.progress() == first + n);
+		forger.send(bodies[n]);
+		CHECK(eventually([&] { return victim.psn + victim.progress() == first + cars; }));
+	}
 }
 
 TEST_CASE("a train for many shared receive queues loses no message")

@@ -180,6 +180,49 @@ TEST_CASE("the CRC of a head follows from that of the packet before it", "[icrc]
 	}
 }
 
+TEST_CASE("the CRC up to a word of the BTH follows from that of another packet", "[icrc]")
+{
+	Random random("trains");
+
+	for (int round = 0; round < 2000; ++round) {
+		const bool v6 = random.one_in(2);
+		const std::size_t ip = v6 ? 40 : 20, bth = ip + 8;
+		std::uint16_t id = random.below(1 << 16), last;
+		Bytes packet(bth + 12);
+		const auto begin = [&] {
+			__be32 head[PEAL_ICRC_HEAD_MOST / 4];
+			const u32 n = peal_icrc_head(head, v6, packet.data(), packet.data() + ip,
+						     packet.data() + bth);
+
+			return std::pair(peal_icrc_add(0, head, n - 8), peal_icrc_add(0, head, n));
+		};
+
+		random.fill(packet.data(), packet.size());
+		Bytes other = packet;
+		if (!v6) {
+			packet[4] = id >> 8;
+			packet[5] = id;
+		}
+		u32 crc = begin().first;
+		for (unsigned n = 0; n < 20; ++n) {
+			last = id;
+			id = random.one_in(2) ? random.below(1 << 16) : id + 1;
+			if (!v6) {
+				packet[4] = id >> 8;
+				packet[5] = id;
+			}
+			random.fill(&packet[bth], 12);
+			crc = peal_icrc_word_of(crc, v6, last, id);
+			const u32 word = crc ^ peal_icrc_word(&other[bth], &packet[bth]);
+			const auto [by_word, by_head] = begin();
+			CAPTURE(v6, last, id, random.seed);
+			REQUIRE(word == by_word);
+			REQUIRE(peal_icrc_add(peal_icrc_behind_word(word, &packet[bth]),
+					      &packet[bth + 4], 8) == by_head);
+		}
+	}
+}
+
 TEST_CASE("exactly what routers may change does not count", "[icrc]")
 {
 	for (bool v6 : {false, true}) {
