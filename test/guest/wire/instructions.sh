@@ -18,12 +18,12 @@ figures=$(mktemp -d)
 
 # Row of scripts/bench, instructions at MTU 1500 and 4500.
 limits="
-write_bw 64 KiB|106508|95102
-read_bw 64 KiB|111495|101031
-write_bw 64 B|18022|18025
-write_bw 64 B lists 16|5262|5262
-write_bw 64 B 0.2 ms RTT|7721|7727
-send_lat 8 B|25560|25560
+write_bw 64 KiB|107840|95740
+read_bw 64 KiB|112400|101812
+write_bw 64 B|18024|18028
+write_bw 64 B lists 16|4876|4870
+write_bw 64 B 0.2 ms RTT|7316|7314
+send_lat 8 B|25560|25570
 "
 
 # figures_at MTU: prints the rows and figures at that MTU, with a bar between them.
