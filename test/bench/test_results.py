@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
 # Tests what scripts/bench makes of its figures: medians and spread, the table, CSV and plots of a fixed result, and the
-# comparison of two. It measures nothing.
+# comparison of two, and that it repeats a measurement without a clock. It measures nothing.
 """Unit tests of the results of scripts/bench."""
 import copy
 import json
@@ -20,6 +20,7 @@ sys.path.insert(0, str(SCRIPTS))
 import plan
 import plot
 import results
+import subjects
 
 RESULT = {
     "version": results.VERSION,
@@ -158,6 +159,37 @@ class Output(unittest.TestCase):
 
     def bench(self, *arguments):
         return subprocess.run([SCRIPTS / "bench.py", *arguments], capture_output=True, text=True, check=False)
+
+
+class Clock(unittest.TestCase):
+    """perftest reports "inf" where it could not measure the CPU's clock."""
+    ROW = plan.Row("ib_read_lat", 8, "latency", 1000)
+    UNKNOWN = " 8  1000  inf  inf  inf  inf  -nan  inf  inf\n"
+    KNOWN = " 8  1000  1.50  9.00  1.60  1.70  0.10  2.50  3.50\n"
+
+    class Machine:
+        """Gives these outputs in turn."""
+
+        def __init__(self, *outputs):
+            self.outputs = list(outputs)
+
+        def next_port(self):
+            return 18515
+
+        def pair(self, _server, _client, _ready):
+            return self.outputs.pop(0)
+
+    def figures(self, *outputs):
+        device = subjects.Device("peal", "peal")
+        device.ends = [("peal0", "1", "10.0.0.1", "-")] * 2
+        return device.run(self.Machine(*outputs), self.ROW, 1000)
+
+    def test_the_measurement_is_repeated(self):
+        self.assertEqual(self.figures(self.UNKNOWN, self.UNKNOWN, self.KNOWN), {"median": 1.6, "p99": 2.5, "p99.9": 3.5})
+
+    def test_not_for_ever(self):
+        with self.assertRaisesRegex(subjects.Missing, "clock"):
+            self.figures(*[self.UNKNOWN] * 3)
 
 
 class Plan(unittest.TestCase):
