@@ -32,7 +32,7 @@ read_bw 1 MiB|145794
 send_bw 64 B|8765
 send_bw 4 KiB|13031
 send_bw 64 KiB|29773
-send_bw 1 MiB|273523
+send_bw 1 MiB|293945
 send_bw UD 64 B|12506
 atomic_bw 8 B|1285
 read_lat 8 B|1440
