@@ -140,7 +140,7 @@ struct peal_train {
 	u32 limit;		/* most bytes; 0: not known yet */
 	u16 most;		/* most packets; valid when `limit` is known */
 	u16 word_number;
-	u32 front_crc;		/* of what is in front of the BTH of the first packet */
+	u32 front_crc;		/* of the LRH, IP and UDP headers of the first packet */
 	u32 word_crc;		/* with the first word of this BTH, in a packet `word_number` */
 	bool has_word_crc;	/* these two are known */
 	bool closed;		/* the last packet was shorter than the first */

@@ -269,7 +269,7 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train
 		drop = peal_rx_parse(&rx);
 		if (!drop) {
 			/* Those in the middle of a message become a run, which is checked then. */
-			if (train && !peal_rx_icrc_is_known(&icrcs, number) &&
+			if (train && rx.here && !peal_rx_icrc_is_known(&icrcs, number) &&
 			    !peal_packet_is_middle(&rx.packet))
 				peal_rx_check_train(&rx, &icrcs);
 			right = peal_rx_icrc_is_known(&icrcs, number) ?

@@ -311,7 +311,10 @@ static __always_inline void peal_tx_finish(u8 *end, u32 crc, u32 pad, bool fpu)
 	memcpy(end + pad, &icrc, sizeof(icrc));
 }
 
-/* The CRC of what is in front of the BTH, of packet @number of a train, which has @bytes bytes. */
+/*
+ * The CRC of the LRH, IP and UDP headers of packet @number of a train. From its BTH to its ICRC the
+ * packet has @bytes bytes.
+ */
 static noinline u32 peal_tx_front_crc(const struct peal_path *path, u32 bytes, u16 number, bool fpu)
 {
 	u32 ip_bytes = peal_tx_ip_bytes(path), front = ip_bytes + sizeof(struct udphdr);
@@ -328,8 +331,8 @@ static noinline u32 peal_tx_front_crc(const struct peal_path *path, u32 bytes, u
 /*
  * The first packet of a train is in the head of the skb, behind the IP and UDP headers, which
  * peal_tx_send() writes. Most trains have no other. Its BTH is masked in place for the ICRC. The
- * CRC of what is in front is often known from a packet of the same length. @number: of the packet
- * in the run @packet. Return: false when there is no memory.
+ * CRC of the IP and UDP headers is often known, because a packet of the same length left before.
+ * @number: of the packet in the run @packet. Return: false when there is no memory.
  */
 static bool peal_tx_first(struct peal_train *train, const struct peal_packet *packet, u32 number,
 			  u32 bytes, struct peal_crc_source *source)
@@ -375,9 +378,9 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 }
 
 /*
- * The CRC up to the end of the first word of the BTH at @bth, of the next packet of a train, which
- * has @bytes bytes. Only the last packet may have fewer than the first, which has left the CRC of
- * what is in front of its BTH.
+ * The next packet of a train has @bytes bytes and the BTH @bth. Return: the CRC of its headers up
+ * to the end of the first word of the BTH. Only the last packet of a train may be shorter than the
+ * first.
  */
 static u32 peal_tx_word_crc(struct peal_train *train, const u8 *bth, u32 bytes)
 {

@@ -304,6 +304,7 @@ u32 peal_icrc_head(__be32 *head, bool ipv6, const void *ip, const void *udp, con
  * ICRC of such a packet begins with PEAL_ICRC_FRONT.
  */
 void peal_icrc_mask(__be32 *ip, bool ipv6);
+
 #define PEAL_BTH_MARKS		4	/* offset of the byte that the ICRC counts as ones */
 
 /*

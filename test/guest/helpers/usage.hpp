@@ -29,9 +29,9 @@ inline long meminfo(const std::string &name)
 }
 
 /*
- * Free memory in KiB. Each CPU keeps a list of free pages, which do not count as free. Here the
- * list grows to 56 MiB, more than most leaks that tests look for. So it is made as short as the
- * kernel allows, about 1 MiB.
+ * Free memory in KiB. Each CPU keeps a list of free pages, which do not count as free. In
+ * a guest of 3 GiB the list may grow to 56 MiB, more than most leaks that tests look for. So it is
+ * made as short as the kernel allows, about 1 MiB.
  */
 inline long available_memory()
 {

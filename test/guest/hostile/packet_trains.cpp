@@ -175,9 +175,9 @@ TEST_CASE("a wrong ICRC in a train costs that packet only")
 		train.bytes[(n + 1) * train.piece - icrc_bytes] ^= 1;
 		forger.send(train);
 		INFO("packet " << n);
+		CHECK(eventually([&] { return counter("drop_icrc") - before == 1; }));
 		CHECK(eventually([&] { return counter("reorder_kept") - kept == cars - 1 - n; }));
-		CHECK(counter("drop_icrc") - before == 1);
-		CHECK(victim.psn + victim.progress() == first + n);
+		CHECK(eventually([&] { return victim.psn + victim.progress() == first + n; }));
 		forger.send(bodies[n]);
 		CHECK(eventually([&] { return victim.psn + victim.progress() == first + cars; }));
 	}
