@@ -3,7 +3,8 @@
  * CRC-32 by carry-less multiplication, alone and while copying. See crc.c, which chooses.
  *
  * Owns: one algorithm in three widths of registers, 16, 32 and 64 bytes. For 16 bytes there are two
- * encodings, SSE and AVX. AVX has a third operand, so it needs no instruction to copy a register.
+ * encodings, SSE and AVX. AVX has a third operand, so it needs no instruction to copy a register,
+ * and it copies by registers of 32 bytes.
  * Does not know: which of them this CPU has, and whether its vector registers may be used now.
  *
  * A register holds bytes of the message, the first in the lowest byte. The bits of the message are
@@ -39,14 +40,15 @@
 	.quad	0x7d657a1000000000, 0x7406fa9500000000
 .Lby_256:
 	.quad	0x7cc8e1e700000000, 0x03f9f86300000000
-/* x^95 and x^63, which reduce 16 bytes and the four zeros that follow a message to 8 bytes. */
+/*
+ * x^96 modulo the polynomial, times x^31. It reduces 16 bytes and the four zeros that follow a message
+ * to 12 bytes. Then Barrett's reduction of these to 4: x^96 divided by the polynomial, divided by x,
+ * and the polynomial times x^31. A product counts as x times the product, as above.
+ */
 .Lreduce:
-	.quad	0xccaa009e00000000, 0xb8bc676500000000
-/* Barrett's reduction of 8 bytes to 4: x^64 divided by the polynomial, and the polynomial. */
-.Lbarrett:
-	.quad	0x00000001f7011641, 0x00000001db710641
-.Llow_32:
-	.quad	0x00000000ffffffff, 0
+	.quad	0x00000000ccaa009e, 0xb4e5b025f7011641
+.Lpolynomial:
+	.quad	0x00000001db710641, 0
 /*
  * For pshufb with n of 1 to 15: 16 bytes from n here move the first n bytes of a register to its
  * end. 16 bytes from n + 16 move the others to its begin. The rest becomes 0.
@@ -144,6 +146,35 @@
 	.endif
 .endm
 
+/* Are registers of 32 bytes used to copy, and those of 16 for all else? */
+#define WIDE_COPY	(AVX && COPY && WIDTH == 16)
+
+/*
+ * Copy what eight registers hold. The bytes are read again where they are now, because only that
+ * reads each byte of the source once.
+ */
+.macro copy_eight
+	.if WIDE_COPY
+	vmovdqu	AT(FROM, 0), %ymm4
+	vmovdqu	AT(FROM, 2), %ymm5
+	vmovdqu	AT(FROM, 4), %ymm6
+	vmovdqu	AT(FROM, 6), %ymm7
+	vmovdqu	%ymm4, AT(TO, 0)
+	vmovdqu	%ymm5, AT(TO, 2)
+	vmovdqu	%ymm6, AT(TO, 4)
+	vmovdqu	%ymm7, AT(TO, 6)
+	.endif
+.endm
+
+/* As fold_next, if copy_eight was called before. */
+.macro fold_copied vec, i, by, load, spare, ahead
+	.if WIDE_COPY
+	fold	\vec, \i, \by, "\ahead * WIDTH - BIAS(%rsi, %rcx)", \spare
+	.else
+	fold_next \vec, \i, \by, \load, \spare, \ahead
+	.endif
+.endm
+
 /* Copy \bytes bytes if this bit of the rest is set. */
 .macro copy_if bytes, register
 	test	$\bytes, %r8d
@@ -201,16 +232,20 @@
 	add	$12 * WIDTH, N
 	jg	.Lfour_last\@
 .Lfour_next\@:
-	fold_next \vec, 0, 12, 4, 8, 0
-	fold_next \vec, 1, 12, 5, 9, 1
-	fold_next \vec, 2, 12, 6, 10, 2
-	fold_next \vec, 3, 12, 7, 11, 3
-	fold_next \vec, 0, 12, 4, 8, 4
-	fold_next \vec, 1, 12, 5, 9, 5
-	fold_next \vec, 2, 12, 6, 10, 6
-	fold_next \vec, 3, 12, 7, 11, 7
+	copy_eight
+	fold_copied \vec, 0, 12, 4, 8, 0
+	fold_copied \vec, 1, 12, 5, 9, 1
+	fold_copied \vec, 2, 12, 6, 10, 2
+	fold_copied \vec, 3, 12, 7, 11, 3
+	fold_copied \vec, 0, 12, 4, 8, 4
+	fold_copied \vec, 1, 12, 5, 9, 5
+	fold_copied \vec, 2, 12, 6, 10, 6
+	fold_copied \vec, 3, 12, 7, 11, 7
 	add	$8 * WIDTH, N
 	jle	.Lfour_next\@
+	.if WIDE_COPY
+	vzeroupper
+	.endif
 .Lfour_last\@:
 	.set	BIAS, 4 * WIDTH
 	sub	$4 * WIDTH, N
@@ -316,41 +351,27 @@
 
 .Lreduce\@:
 	.if AVX
-	vmovdqa	.Lreduce(%rip), %xmm12
-	vmovdqa	.Lbarrett(%rip), %xmm13
-	vpclmulqdq $0x00, %xmm12, %xmm0, %xmm1
+	vpclmulqdq $0x00, .Lreduce(%rip), %xmm0, %xmm1
 	vpsrldq	$8, %xmm0, %xmm0
-	vpslldq	$4, %xmm0, %xmm0
 	vpxor	%xmm1, %xmm0, %xmm0
-	vpclmulqdq $0x10, %xmm12, %xmm0, %xmm1
+	vpclmulqdq $0x10, .Lreduce(%rip), %xmm0, %xmm1
+	vpclmulqdq $0x00, .Lpolynomial(%rip), %xmm1, %xmm1
 	vpxor	%xmm1, %xmm0, %xmm0
-	vpsrldq	$8, %xmm0, %xmm0
-	vpclmulqdq $0x00, %xmm13, %xmm0, %xmm1
-	vpand	.Llow_32(%rip), %xmm1, %xmm1
-	vpclmulqdq $0x10, %xmm13, %xmm1, %xmm1
-	vpxor	%xmm1, %xmm0, %xmm0
-	vpextrd	$1, %xmm0, %eax
+	vpextrd	$2, %xmm0, %eax
 	.if WIDTH > 16
 	vzeroupper
 	.endif
 	.else
 	movdqa	.Lreduce(%rip), %xmm12
-	movdqa	.Lbarrett(%rip), %xmm13
 	movdqa	%xmm0, %xmm1
 	pclmulqdq $0x00, %xmm12, %xmm1
 	psrldq	$8, %xmm0
-	pslldq	$4, %xmm0
 	pxor	%xmm1, %xmm0
 	movdqa	%xmm0, %xmm1
 	pclmulqdq $0x10, %xmm12, %xmm1
+	pclmulqdq $0x00, .Lpolynomial(%rip), %xmm1
 	pxor	%xmm1, %xmm0
-	psrldq	$8, %xmm0
-	movdqa	%xmm0, %xmm1
-	pclmulqdq $0x00, %xmm13, %xmm1
-	pand	.Llow_32(%rip), %xmm1
-	pclmulqdq $0x10, %xmm13, %xmm1
-	pxor	%xmm1, %xmm0
-	pextrd	$1, %xmm0, %eax
+	pextrd	$2, %xmm0, %eax
 	.endif
 	RET
 .endm
