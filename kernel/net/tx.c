@@ -453,9 +453,10 @@ static u32 peal_tx_next_of_run(struct peal_train *train, const struct peal_packe
 {
 	const struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
 	const struct page_frag *page = &pages->ring[pages->now];
-	u32 payload_bytes = packet->payload_bytes, header_bytes, n = 1, i, psn, crc;
+	u32 payload_bytes = packet->payload_bytes, pad = -payload_bytes & 3, header_bytes, crc, psn;
+	u32 ack_at = packet->ack_request ? packet->more : U32_MAX, n = 1, i;
 	u8 *bth, *payload;
-	bool ack, fpu;
+	bool fpu;
 
 	if (packet->more > number && bytes == train->segment)
 		n = min3(packet->more + 1 - number, train->most - train->packets,
@@ -464,27 +465,33 @@ static u32 peal_tx_next_of_run(struct peal_train *train, const struct peal_packe
 	if (!train->fpu)
 		train->fpu = peal_fpu_begin(train->bytes + n * bytes);
 	fpu = train->fpu;
-	for (i = 0; i < n; i++, number++, bth += bytes) {
-		psn = peal_psn_add(packet->psn, number);
-		ack = packet->ack_request && number == packet->more;
-		if (likely(run->header_bytes))
-			run->crc = peal_icrc_next(run->crc, train->path->ipv6, train->packets + i,
-						  psn);
-		else
-			peal_tx_begin_run(run, train, packet, psn, bytes);
-		header_bytes = run->header_bytes;
+	psn = peal_psn_add(packet->psn, number);
+	if (!run->header_bytes)
+		peal_tx_begin_run(run, train, packet, psn, bytes);
+	else
+		run->crc = peal_icrc_next(run->crc, train->path->ipv6, train->packets, psn);
+	header_bytes = run->header_bytes;
+	for (i = 0;; bth += bytes) {
 		if (likely(header_bytes == PEAL_BTH_BYTES))
 			memcpy(bth, run->headers, PEAL_BTH_BYTES);
 		else
 			memcpy(bth, run->headers, header_bytes);
-		peal_packet_build_next(bth, psn, ack);
+		crc = run->crc;
+		if (unlikely(number + i == ack_at)) {
+			peal_packet_build_next(bth, psn, true);
+			crc ^= peal_icrc_flags(run->headers, bth);
+		} else {
+			peal_packet_build_next(bth, psn, false);
+		}
 		payload = bth + header_bytes;
-		crc = run->crc ^ peal_icrc_flags(run->headers, bth);
 		crc = peal_crc_gather(crc, payload, header_bytes - PEAL_BTH_BYTES, source,
 				      payload_bytes, fpu);
-		peal_tx_finish(payload + payload_bytes, crc, -payload_bytes & 3, fpu);
+		peal_tx_finish(payload + payload_bytes, crc, pad, fpu);
+		if (++i == n)
+			return n;
+		psn = peal_psn_add(psn, 1);
+		run->crc = peal_icrc_next(run->crc, train->path->ipv6, train->packets + i, psn);
 	}
-	return n;
 }
 
 bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 tos,
