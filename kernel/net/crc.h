@@ -49,6 +49,17 @@ u32 peal_crc_add(u32 crc, const void *bytes, size_t n, bool fpu);
  */
 u32 peal_crc_copy(u32 crc, void *to, const void *from, size_t n, bool fpu);
 
+/**
+ * peal_fpu_begin_copy() - begin such a section for bytes that are only copied
+ * @bytes: how many bytes the section will copy
+ * @piece: how many of them are contiguous
+ *
+ * Return: false if peal_copy() takes less time. peal_fpu_end() ends the section.
+ */
+bool peal_fpu_begin_copy(size_t bytes, size_t piece);
+/* As peal_copy(). Inside a section of peal_fpu_begin_copy(), @fpu is true. */
+void peal_fpu_copy(void *to, const void *from, size_t n, bool fpu);
+
 /* Bytes of a cursor that are copied in parts. */
 struct peal_crc_source {
 	struct peal_cursor *cursor;

@@ -4,7 +4,7 @@
  *
  * Owns: one algorithm in three widths of registers, 16, 32 and 64 bytes. For 16 bytes there are two
  * encodings, SSE and AVX. AVX has a third operand, so it needs no instruction to copy a register,
- * and it copies by registers of 32 bytes.
+ * and it copies by registers of 32 bytes. And a copy without a CRC, for what was checked before.
  * Does not know: which of them this CPU has, and whether its vector registers may be used now.
  *
  * A register holds bytes of the message, the first in the lowest byte. The bits of the message are
@@ -407,3 +407,39 @@ SYM_FUNC_END(peal_crc_add_avx512)
 SYM_TYPED_FUNC_START(peal_crc_copy_avx512)
 	crc	64, 1, zmm, .Lby_256, .Lby_128, .Lby_64, 1
 SYM_FUNC_END(peal_crc_copy_avx512)
+
+/* Copy %rdx bytes, at least 40, from %rsi to %rdi. The last eight are stored last. */
+SYM_TYPED_FUNC_START(peal_copy_avx)
+	lea	-8(%rsi, %rdx), %rsi
+	lea	-8(%rdi, %rdx), %rdi
+	mov	$8 + 128, %ecx
+	sub	%rdx, %rcx
+	jg	.Lcopy_last
+.Lcopy_next:
+	vmovdqu	-128(%rsi, %rcx), %ymm0
+	vmovdqu	-96(%rsi, %rcx), %ymm1
+	vmovdqu	-64(%rsi, %rcx), %ymm2
+	vmovdqu	-32(%rsi, %rcx), %ymm3
+	vmovdqu	%ymm0, -128(%rdi, %rcx)
+	vmovdqu	%ymm1, -96(%rdi, %rcx)
+	vmovdqu	%ymm2, -64(%rdi, %rcx)
+	vmovdqu	%ymm3, -32(%rdi, %rcx)
+	add	$128, %rcx
+	jle	.Lcopy_next
+.Lcopy_last:
+	sub	$128 - 32, %rcx
+	jg	.Lcopy_end
+.Lcopy_one:
+	vmovdqu	-32(%rsi, %rcx), %ymm0
+	vmovdqu	%ymm0, -32(%rdi, %rcx)
+	add	$32, %rcx
+	jle	.Lcopy_one
+.Lcopy_end:
+	/* Up to 31 bytes are left in front of the last eight. Some are copied twice. */
+	vmovdqu	-32(%rsi), %ymm0
+	vmovdqu	%ymm0, -32(%rdi)
+	mov	(%rsi), %rax
+	mov	%rax, (%rdi)
+	vzeroupper
+	RET
+SYM_FUNC_END(peal_copy_avx)

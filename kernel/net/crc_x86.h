@@ -2,8 +2,8 @@
 /*
  * The functions of crc_x86.S, by the instructions that they need. For crc.c and its tests.
  *
- * They are peal_crc_add() and peal_crc_copy(), for 16 bytes or more, and inside of a section for
- * vector registers.
+ * Those of a CRC are peal_crc_add() and peal_crc_copy(), for 16 bytes or more. All are called inside
+ * of a section for vector registers.
  */
 #ifndef PEAL_CRC_X86_H
 #define PEAL_CRC_X86_H
@@ -22,5 +22,8 @@ u32 peal_crc_copy_avx2(u32 crc, void *to, const void *from, size_t n);
 /* VPCLMULQDQ, AVX512F and AVX512VL */
 u32 peal_crc_add_avx512(u32 crc, const void *bytes, size_t n);
 u32 peal_crc_copy_avx512(u32 crc, void *to, const void *from, size_t n);
+
+/* AVX. As peal_copy(), for 40 bytes or more. */
+void peal_copy_avx(void *to, const void *from, size_t n);
 
 #endif

@@ -308,7 +308,7 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 	u16 id = rx->ipv6 ? 0 : ntohs(ip_hdr(rx->skb)->id);
 	bool fpu, ack_request = rx->packet.ack_request;
 	u8 headers[PEAL_HEADERS_MAX] PEAL_UNINITIALIZED;
-	u32 head_bytes, head_crc, more;
+	u32 head_bytes, head_crc, more, at = rx->at;
 	const u8 *here = NULL;
 	__le32 icrc;
 
@@ -319,7 +319,8 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 	fpu = peal_fpu_begin(most * rx->bytes);
 	head_crc = peal_crc_begin(head, head_bytes, rx->ipv6, fpu);
 	for (more = 1; more < most; more++) {
-		here = peal_rx_behind(rx, &part, here, rx->at + more * rx->bytes);
+		at += rx->bytes;
+		here = peal_rx_behind(rx, &part, here, at);
 		if (!here)
 			break;
 		/* The sender may still write the packet, so look only at a copy. */
@@ -356,21 +357,21 @@ static noinline void peal_rx_copy_pieces(const struct peal_rx_packet *rx, u32 at
 
 /*
  * Copy payload, from @offset on. @at: offset of the packet from skb->data. @here: as rx->here, of
- * this packet.
+ * this packet. @fpu: as peal_fpu_copy().
  */
 static void peal_rx_copy_of(const struct peal_rx_packet *rx, u32 at, const u8 *here, u32 offset,
-			    void *to, u32 bytes)
+			    void *to, u32 bytes, bool fpu)
 {
 	offset += rx->packet.header_bytes;
 	if (likely(here))
-		peal_copy(to, here + offset, bytes);
+		peal_fpu_copy(to, here + offset, bytes, fpu);
 	else
 		peal_rx_copy_pieces(rx, at + offset, to, bytes);
 }
 
 void peal_rx_copy(const struct peal_rx_packet *rx, u32 offset, void *to, u32 bytes)
 {
-	peal_rx_copy_of(rx, rx->at, rx->here, offset, to, bytes);
+	peal_rx_copy_of(rx, rx->at, rx->here, offset, to, bytes, false);
 }
 
 void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u32 bytes)
@@ -378,6 +379,7 @@ void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u3
 	u32 payload = rx->packet.payload_bytes, offset = 0, at = rx->at, n;
 	struct peal_rx_part part = peal_rx_linear(rx->skb);
 	const u8 *here = rx->here, *behind = NULL;
+	bool fpu = peal_fpu_begin_copy(bytes, payload);
 	u64 room;
 	void *dst;
 
@@ -395,9 +397,10 @@ void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u3
 				offset = 0;
 			}
 			n = min_t(u32, room, payload - offset);
-			peal_rx_copy_of(rx, at, here, offset, dst, n);
+			peal_rx_copy_of(rx, at, here, offset, dst, n, fpu);
 		}
 	}
+	peal_fpu_end(fpu);
 }
 
 /*

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/object/cursor.c with one thread: the bytes.
+ * The copies of kernel/object/cursor.c and kernel/net/crc_x86.S with one thread: the bytes.
  *
  * Holds: All sizes and alignments copy exactly the right bytes, and write no byte beside the
  * destination, even when source and destination overlap. String instructions are used for
@@ -34,7 +34,7 @@ public:
 	}
 
 	/* `to` and `from` are offsets from page borders. */
-	bool copies(std::size_t to, std::size_t from, std::size_t bytes)
+	bool copies(const CopyWay &way, std::size_t to, std::size_t from, std::size_t bytes)
 	{
 		std::uint8_t *guard = to_.data() + to;
 		std::uint8_t *dst = guard + GUARD;
@@ -42,7 +42,7 @@ public:
 		const auto untouched = [](std::uint8_t byte) { return byte == UNTOUCHED; };
 
 		std::memset(guard, UNTOUCHED, bytes + 2 * GUARD);
-		peal_copy(dst, src, bytes);
+		way.copy(dst, src, bytes);
 		return std::memcmp(dst, src, bytes) == 0 && std::all_of(guard, dst, untouched) &&
 		       std::all_of(dst + bytes, dst + bytes + GUARD, untouched);
 	}
@@ -59,7 +59,7 @@ TEST_CASE("all sizes and alignments", "[copy]")
 		for (std::size_t bytes = 0; bytes <= 600; bytes += bytes < 64 ? 1 : 1 + SLOWER / 3)
 			for (std::size_t to = 0; to <= 64; ++to)
 				for (std::size_t from : {0, 1, 4, 7, 8, 9, 31, 63, 64})
-					if (!copier.copies(to, from, bytes))
+					if (!copier.copies(way, to, from, bytes))
 						FAIL(way.name << ", " << bytes << " bytes from "
 							      << from << " to " << to);
 	}
@@ -74,8 +74,8 @@ TEST_CASE("all pairs of alignments", "[copy]")
 		for (std::size_t bytes : {7, 8, 9, 72, 519, 520, 521, 600})
 			for (std::size_t to = 0; to <= 64; ++to)
 				for (std::size_t from = 0; from <= 64; ++from)
-					if (!copier.copies(to + 1024, from, bytes) ||
-					    !copier.copies(to, from, bytes))
+					if (!copier.copies(way, to + 1024, from, bytes) ||
+					    !copier.copies(way, to, from, bytes))
 						FAIL(way.name << ", " << bytes << " bytes from "
 							      << from << " to " << to);
 	}
@@ -90,7 +90,7 @@ TEST_CASE("long copies", "[copy]")
 		for (std::size_t bytes : {1000, 1024, 4095, 4096, 4097, 4104, 8192, 65535, 65536})
 			for (std::size_t to : {0, 1, 8, 63, 64, 1024, 1025, 2047})
 				for (std::size_t from : {0, 1, 8, 63, 64})
-					if (!copier.copies(to, from, bytes))
+					if (!copier.copies(way, to, from, bytes))
 						FAIL(way.name << ", " << bytes << " bytes from "
 							      << from << " to " << to);
 	}
@@ -110,7 +110,7 @@ TEST_CASE("nothing is written beside a destination that overlaps the source", "[
 				std::memset(memory.data(), UNTOUCHED, 4096);
 				std::memset(dst + apart, 1, bytes);
 				std::memset(dst, 2, bytes);
-				peal_copy(dst, dst + apart, bytes);
+				way.copy(dst, dst + apart, bytes);
 				const std::uint8_t *low = std::min(dst, dst + apart);
 				const std::uint8_t *high = std::max(dst, dst + apart) + bytes;
 				CAPTURE(way.name, bytes, apart);
@@ -137,7 +137,7 @@ TEST_CASE("a copy onto itself changes nothing", "[copy]")
 	for (const CopyWay &way : copy_ways) {
 		way.choose();
 		for (std::size_t bytes : {0, 1, 8, 9, 600, 4000})
-			peal_copy(memory.data() + 3, memory.data() + 3, bytes);
+			way.copy(memory.data() + 3, memory.data() + 3, bytes);
 		CHECK(std::memcmp(expected, memory.data(), 4096) == 0);
 	}
 }
@@ -150,11 +150,13 @@ TEST_CASE("short copies do without string instructions", "[copy]")
 {
 	Copier copier;
 
-	copy_ways.back().choose();
+	const CopyWay &way = copy_ways.back();
+
+	way.choose();
 	for (std::size_t bytes = 0; bytes < 512 + 8; ++bytes)
-		copier.copies(1024, 0, bytes);
+		copier.copies(way, 1024, 0, bytes);
 	CHECK(copy_questions() == 0);
-	copier.copies(1024, 0, 512 + 8);
+	copier.copies(way, 1024, 0, 512 + 8);
 	CHECK(copy_questions() == questions);
 }
 
@@ -162,14 +164,16 @@ TEST_CASE("string instructions are not used where they are slow", "[copy]")
 {
 	Copier copier;
 
-	copy_ways.back().choose();
+	const CopyWay &way = copy_ways.back();
+
+	way.choose();
 	for (std::size_t apart = 1; apart < 64; ++apart)
-		copier.copies(apart, 0, 4096);
+		copier.copies(way, apart, 0, 4096);
 	CHECK(copy_questions() == 0);
 	for (std::size_t apart = 64; apart < 128; ++apart)
-		copier.copies(apart, 0, 4096);
+		copier.copies(way, apart, 0, 4096);
 	CHECK(copy_questions() == 64 * questions);
-	copier.copies(0, 0, 4096);
+	copier.copies(way, 0, 0, 4096);
 	CHECK(copy_questions() == 65 * questions);
 }
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * kernel/object/cursor.c, instruction by instruction.
+ * The copies of kernel/object/cursor.c and kernel/net/crc_x86.S, instruction by instruction.
  *
  * Holds: After every instruction of a copy, the bytes that have arrived are the first ones.
  * Each arrives at most once, and the last eight arrive in one instruction.
@@ -84,14 +84,14 @@ public:
 		std::memset(from_.data(), NEW, 8192);
 	}
 	~Stepper() { sigaction(SIGTRAP, &before_, nullptr); }
-	void copy(std::size_t to, std::size_t from, std::size_t bytes)
+	void copy(const CopyWay &way, std::size_t to, std::size_t from, std::size_t bytes)
 	{
 		std::uint8_t *dst = to_.data() + to;
 
 		std::memset(to_.data(), OLD, 8192);
 		steps = {dst, bytes, 0, 0, 0};
 		trap_flag(true);
-		peal_copy(dst, from_.data() + from, bytes);
+		way.copy(dst, from_.data() + from, bytes);
 		trap_flag(false);
 	}
 };
@@ -108,7 +108,7 @@ TEST_CASE("after each instruction, the bytes that have arrived are the first one
 		     {1,  2,  7,   8,	9,   15,  16,  17,  24,	 64,  71,  72,
 		      73, 80, 135, 136, 137, 200, 264, 519, 520, 521, 527, 600}) {
 			for (std::size_t to : {0, 1, 4, 7, 8, 1024, 1027}) {
-				stepper.copy(to, 0, bytes);
+				stepper.copy(way, to, 0, bytes);
 				CAPTURE(way.name, bytes, to);
 				CHECK(steps.count > 0);
 				CHECK(steps.count < ENDLESS);

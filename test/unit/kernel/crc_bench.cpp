@@ -113,6 +113,20 @@ int main()
 	};
 
 	random.fill(src, MOST);
+#ifdef __x86_64__
+	subjects.push_back({"rep movsb", [=](std::size_t n) {
+				    void *to_ = dst;
+				    const void *from_ = src;
+
+				    __asm__ volatile("rep movsb"
+						     : "+D"(to_), "+S"(from_), "+c"(n)
+						     :
+						     : "memory");
+			    }});
+	if (__builtin_cpu_supports("avx"))
+		subjects.push_back(
+			{"AVX copy", [=](std::size_t n) { peal_copy_avx(dst, src, n); }});
+#endif
 	for (const CrcWay &way : crc_ways()) {
 		if (!way.least || !way.present)
 			continue;

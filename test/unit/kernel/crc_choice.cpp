@@ -5,6 +5,8 @@
  * Holds: A CPU gets the widest code that it has and whose registers the kernel saves. A section is
  * not begun where it is not worth it or not allowed. The CRC is the same with and without one.
  */
+#include <algorithm>
+
 #include "../catch.hpp"
 #include "support.hpp"
 #include "crc_ways.hpp"
@@ -104,6 +106,41 @@ TEST_CASE("a section is begun only where it is allowed and worth it", "[crc]")
 	shim_task.flags = 0;
 	CHECK_FALSE(peal_fpu_begin(64));
 	CHECK(shim_fpu_sections == before + 3);
+}
+
+TEST_CASE("a section for a copy is begun only for many short pieces", "[crc]")
+{
+	/* Runs behind the first case, so a CPU with AVX was seen. */
+	constexpr std::size_t many = 16 << 10;
+
+	shim_fpu_saved = true;
+	CHECK_FALSE(peal_fpu_begin_copy(4096, 1024));
+	CHECK_FALSE(peal_fpu_begin_copy(many, 4096));
+	shim_fpu_busy = true;
+	CHECK_FALSE(peal_fpu_begin_copy(many, 1024));
+	shim_fpu_busy = false;
+	CHECK(peal_fpu_begin_copy(many, 1024));
+	peal_fpu_end(true);
+	shim_fpu_saved = false;
+	CHECK_FALSE(peal_fpu_begin_copy(many, 1024));
+}
+
+TEST_CASE("a copy is the same with and without a section", "[crc]")
+{
+	Random random("copies");
+	std::uint8_t from[300], to[300];
+
+	for (std::size_t n = 0; n <= sizeof(from); ++n) {
+		for (bool fpu : {false, static_cast<bool>(__builtin_cpu_supports("avx"))}) {
+			random.fill(from, sizeof(from));
+			std::memset(to, 0, sizeof(to));
+			peal_fpu_copy(to, from, n, fpu);
+			CAPTURE(n, fpu, random.seed);
+			REQUIRE(std::memcmp(to, from, n) == 0);
+			REQUIRE(std::all_of(to + n, to + sizeof(to),
+					    [](std::uint8_t byte) { return byte == 0; }));
+		}
+	}
 }
 
 TEST_CASE("with and without a section a packet has the same ICRC", "[crc]")
