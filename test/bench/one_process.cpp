@@ -6,10 +6,10 @@
  * a second program, which on one CPU has to be scheduled, and knows neither every kind of receive
  * nor every kind of memory.
  *
- * KIND: write, send (RC); list (RC, WRITE, 16 requests a call); uc (UC, WRITE); ud (UD, SEND); srq
- * (RC, SEND to a shared receive queue); xrc (XRC, SEND); odp (RC, WRITE from and to pages that are
- * registered on demand, and present); dmabuf (RC, WRITE from and to a DMA buffer, for which udmabuf
- * or vgem must be loaded)
+ * KIND: write, read, send (RC); list (RC, WRITE, 16 requests a call); uc (UC, WRITE); ud (UD,
+ * SEND); srq (RC, SEND to a shared receive queue); xrc (XRC, SEND); odp (RC, WRITE from and to
+ * pages that are registered on demand, and present); dmabuf (RC, WRITE from and to a DMA buffer,
+ * for which udmabuf or vgem must be loaded)
  */
 #include "../guest/helpers/dma_buffer_file.hpp"
 #include "bench_verbs.hpp"
@@ -100,8 +100,8 @@ int main(int argc, char **argv)
 	const bool sends = kind == "send" || kind == "ud" || kind == "srq" || kind == "xrc";
 	const bool xrc = kind == "xrc", shared = xrc || kind == "srq";
 	const bool is_dma_buffer = kind == "dmabuf";
-	if ((!sends && kind != "write" && kind != "list" && kind != "uc" && kind != "odp" &&
-	     !is_dma_buffer) ||
+	if ((!sends && kind != "write" && kind != "read" && kind != "list" && kind != "uc" &&
+	     kind != "odp" && !is_dma_buffer) ||
 	    count <= 0)
 		return std::fputs("one-process: an unknown KIND, or a COUNT below 64\n", stderr), 2;
 
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
 		made(ibv_create_cq(context, window, nullptr, nullptr, 0), "ibv_create_cq");
 	Buffer from(length, is_dma_buffer), to(length, is_dma_buffer);
 	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-			   (kind == "odp" ? IBV_ACCESS_ON_DEMAND : 0);
+			   IBV_ACCESS_REMOTE_READ | (kind == "odp" ? IBV_ACCESS_ON_DEMAND : 0);
 	from.register_at(pd, access);
 	to.register_at(pd, access);
 
@@ -170,7 +170,9 @@ int main(int argc, char **argv)
 	ibv_send_wr request{};
 	request.sg_list = &source;
 	request.num_sge = 1;
-	request.opcode = sends ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
+	request.opcode = sends		  ? IBV_WR_SEND
+			 : kind == "read" ? IBV_WR_RDMA_READ
+					  : IBV_WR_RDMA_WRITE;
 	if (xrc) {
 		std::uint32_t number = 0;
 		done(ibv_get_srq_num(srq, &number), "ibv_get_srq_num");
