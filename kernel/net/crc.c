@@ -31,8 +31,9 @@
 #endif
 
 /*
- * In bytes: the shortest section for a copy, so that its begin and end cost little beside it, and the
- * longest piece, because a string instruction copies 4 KiB faster (crc_bench.cpp measures pieces).
+ * In bytes: the shortest section for a copy, so that its begin and end cost little beside it. And
+ * the longest piece, because a string instruction copies 4 KiB faster (crc_bench.cpp measures
+ * pieces).
  */
 #define PEAL_FPU_COPY_LEAST	(8 << 10)
 #define PEAL_FPU_COPY_MOST	(2 << 10)

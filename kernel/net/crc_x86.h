@@ -2,8 +2,8 @@
 /*
  * The functions of crc_x86.S, by the instructions that they need. For crc.c and its tests.
  *
- * Those of a CRC are peal_crc_add() and peal_crc_copy(), for 16 bytes or more. All are called inside
- * of a section for vector registers.
+ * Those of a CRC are peal_crc_add() and peal_crc_copy(), for 16 bytes or more. All are called
+ * inside of a section for vector registers.
  */
 #ifndef PEAL_CRC_X86_H
 #define PEAL_CRC_X86_H
