@@ -29,17 +29,18 @@ static u32 peal_tx_ip_bytes(const struct peal_path *path)
 	return path->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 }
 
-#define PEAL_TX_PAGES	4
+#define PEAL_TX_PAGES	16
 
 /*
  * Where the packets of trains are written, except the first of each. A CPU uses a page until it is
- * full, and then the next one of its ring. That page is used again if no skb refers to it any more.
- * The longest train needs three pages. So a host whose packets are received at once allocates none.
- * Pages of the stack are 32 KiB. With softirqs off.
+ * full, and then the first one that no skb refers to any more. So few pages are used, which stay in
+ * the cache, while few bytes are in flight. Only if all are referred to, it gives one up and
+ * allocates another. Pages of the stack are 32 KiB, and the longest train needs three. So a host
+ * whose packets are received soon allocates none. With softirqs off.
  */
 struct peal_tx_pages {
 	u32 now;
-	struct page_frag ring[PEAL_TX_PAGES];
+	struct page_frag at[PEAL_TX_PAGES];
 };
 
 static DEFINE_PER_CPU(struct peal_tx_pages, peal_tx_pages);
@@ -79,11 +80,23 @@ static noinline void peal_tx_find_limit(struct peal_train *train)
 	rcu_read_unlock();
 }
 
+/* Go on with another page: one that is free or not allocated yet, or else one to give up. */
+static noinline struct page_frag *peal_tx_next_page(struct peal_tx_pages *pages)
+{
+	u32 i, next = (pages->now + 1) % PEAL_TX_PAGES;
+
+	for (i = 0; i < PEAL_TX_PAGES; i++)
+		if (!pages->at[i].page || page_ref_count(pages->at[i].page) == 1)
+			break;
+	pages->now = i < PEAL_TX_PAGES ? i : next;
+	return &pages->at[pages->now];
+}
+
 /* May a packet of @bytes bytes be added now? If not, the others must be sent first. */
 static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 {
 	struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
-	struct page_frag *page = &pages->ring[pages->now];
+	struct page_frag *page = &pages->at[pages->now];
 
 	if (!train->packets)
 		return true;
@@ -96,8 +109,7 @@ static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 		return false;
 	if (likely(page->page && page->offset + bytes <= page->size))
 		return true;
-	pages->now = (pages->now + 1) % PEAL_TX_PAGES;
-	page = &pages->ring[pages->now];
+	page = peal_tx_next_page(pages);
 	/* When memory is short, a page may be too small for a packet. */
 	return skb_page_frag_refill(bytes, page, GFP_ATOMIC | __GFP_NOWARN) &&
 	       page->offset + bytes <= page->size;
@@ -107,7 +119,7 @@ static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 static u8 *peal_tx_fragment(struct peal_train *train, u32 bytes)
 {
 	struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
-	struct page_frag *page = &pages->ring[pages->now];
+	struct page_frag *page = &pages->at[pages->now];
 	struct sk_buff *skb = train->skb;
 	int n = skb_shinfo(skb)->nr_frags;
 	u8 *at = page_address(page->page) + page->offset;
@@ -452,7 +464,7 @@ static u32 peal_tx_next_of_run(struct peal_train *train, const struct peal_packe
 			       struct peal_tx_run *run)
 {
 	const struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
-	const struct page_frag *page = &pages->ring[pages->now];
+	const struct page_frag *page = &pages->at[pages->now];
 	u32 payload_bytes = packet->payload_bytes, pad = -payload_bytes & 3, header_bytes, crc, psn;
 	u32 ack_at = packet->ack_request ? packet->more : U32_MAX, n = 1, i;
 	u8 *bth, *payload;
@@ -601,7 +613,7 @@ void peal_tx_exit(void)
 
 	for_each_possible_cpu(cpu)
 		for (i = 0; i < PEAL_TX_PAGES; i++) {
-			page = per_cpu(peal_tx_pages, cpu).ring[i].page;
+			page = per_cpu(peal_tx_pages, cpu).at[i].page;
 			if (page)
 				put_page(page);
 		}
