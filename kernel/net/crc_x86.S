@@ -41,9 +41,9 @@
 .Lby_256:
 	.quad	0x7cc8e1e700000000, 0x03f9f86300000000
 /*
- * x^96 modulo the polynomial, times x^31. It reduces 16 bytes and the four zeros that follow a message
- * to 12 bytes. Then Barrett's reduction of these to 4: x^96 divided by the polynomial, divided by x,
- * and the polynomial times x^31. A product counts as x times the product, as above.
+ * x^96 modulo the polynomial, times x^31. It reduces 16 bytes and the four zeros that follow a
+ * message to 12 bytes. Then Barrett's reduction of these to 4: x^96 divided by the polynomial,
+ * divided by x, and the polynomial times x^31. A product counts as x times the product, as above.
  */
 .Lreduce:
 	.quad	0x00000000ccaa009e, 0xb4e5b025f7011641
@@ -150,8 +150,8 @@
 #define WIDE_COPY	(AVX && COPY && WIDTH == 16)
 
 /*
- * Copy what eight registers hold. The bytes are read again where they are now, because only that
- * reads each byte of the source once.
+ * Copy what eight registers hold. The CRC then loads the bytes from where they are now, so that
+ * each byte of the source is read once.
  */
 .macro copy_eight
 	.if WIDE_COPY
