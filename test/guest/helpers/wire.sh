@@ -122,10 +122,14 @@ wire_ip() {
 	fi
 }
 
-# wire_addresses END [COMMAND...]: runs the commands of ip, sets that end's addresses and takes its netdev up.
+# wire_addresses END [COMMAND...]: runs the commands of ip, sets that end's addresses and takes its netdev up. Duplicates of the
+# link-local address are not looked for. That takes up to two seconds, in which the kernel cannot ask for a neighbour without a
+# packet at hand. So the connection manager drops an IPv6 peer's first request, and the next one comes four seconds later.
 wire_addresses() {
 	wire_ip "$1" "${@:2}" "address add ${wire_v4[$1]}/24 dev ${wire_netdev[$1]}" \
-		"address add ${wire_v6[$1]}/64 dev ${wire_netdev[$1]} nodad" "link set ${wire_netdev[$1]} up"
+		"address add ${wire_v6[$1]}/64 dev ${wire_netdev[$1]} nodad" || return
+	wire_on "$1" sysctl -qw "net/ipv6/conf/${wire_netdev[$1]}/accept_dad=0" || return
+	wire_ip "$1" "link set ${wire_netdev[$1]} up"
 }
 
 # Both ends are in one namespace. Only packets that arrive may use the local table, because otherwise packets that leave
