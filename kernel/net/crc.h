@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * CRC-32 of packets, alone and while copying, by the fastest code that this machine has.
+ * CRC-32 of packets, alone and while copying, and copies alone, by the fastest code that this
+ * machine has.
  *
  * Owns: the choice of that code, and the sections in which it may use the vector registers.
  * Does not know: which bytes of a packet the ICRC covers (proto/packet.h).

@@ -408,7 +408,11 @@ SYM_TYPED_FUNC_START(peal_crc_copy_avx512)
 	crc	64, 1, zmm, .Lby_256, .Lby_128, .Lby_64, 1
 SYM_FUNC_END(peal_crc_copy_avx512)
 
-/* Copy %rdx bytes, at least 40, from %rsi to %rdi. The last eight are stored last. */
+/*
+ * Copy %rdx bytes, at least 40, from %rsi to %rdi. The last eight are stored last, because a
+ * program may poll for them. The CPU keeps the order of these stores, unlike those of a string
+ * instruction.
+ */
 SYM_TYPED_FUNC_START(peal_copy_avx)
 	lea	-8(%rsi, %rdx), %rsi
 	lea	-8(%rdi, %rdx), %rdi

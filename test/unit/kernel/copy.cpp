@@ -148,9 +148,8 @@ constexpr unsigned long questions = 2;
 
 TEST_CASE("short copies do without string instructions", "[copy]")
 {
-	Copier copier;
-
 	const CopyWay &way = copy_ways.back();
+	Copier copier;
 
 	way.choose();
 	for (std::size_t bytes = 0; bytes < 512 + 8; ++bytes)
@@ -162,9 +161,8 @@ TEST_CASE("short copies do without string instructions", "[copy]")
 
 TEST_CASE("string instructions are not used where they are slow", "[copy]")
 {
-	Copier copier;
-
 	const CopyWay &way = copy_ways.back();
+	Copier copier;
 
 	way.choose();
 	for (std::size_t apart = 1; apart < 64; ++apart)
