@@ -473,7 +473,7 @@ void peal_requester_configure(struct peal_requester *requester,
 	requester->config = *config;
 	if (!peal_requester_try_ns(requester))
 		requester->give_up_at = U64_MAX;
-	peal_window_limit(&requester->window, config->window);
+	peal_window_configure(&requester->window, config->window, config->mtu_shift);
 	peal_rto_limit(&requester->rto, min_t(u64, config->timeout_ns ?: U64_MAX, LONGEST_RTO_NS));
 }
 

@@ -21,8 +21,29 @@
 #define WINDOW_MOST	0x200000U
 /* Without a queue the window loses or gains one part in so many. */
 #define WINDOW_PARTS	8
-/* It gains a part only after so many round trips without a cut, because the path may be full. */
-#define WINDOW_CALM	8
+/*
+ * Before it gains a part, the window gets the time to grow back to the size that it had before the
+ * last cut, because the path was full there. These are the least and the most round trips for it.
+ * With more than the most, a path that others have left would stay empty for too long.
+ */
+#define CALM_LEAST	12
+#define CALM_MOST	128
+/*
+ * In a round trip the window gains GROWTH_BYTES, with headers, but one packet at least. TCP counts
+ * in packets, too. On an Ethernet with an MTU of 1500 bytes its packets are larger than peal's,
+ * which have 1024 bytes at most. After a mark the window gains three quarters of that, because a
+ * mark takes less than half of it. CUBIC has such a rule, too (RFC 9438, 4.3). Growth is counted in
+ * eighths of a packet.
+ */
+#define GROWTH_BYTES	1500
+#define PACKET_HEADERS	60
+#define GROWTH_PACKET	8
+#define GROWTH_MARKED(growth)	DIV_ROUND_UP((growth) * 3, 4)
+/*
+ * After a loss with a queue one acknowledgment may cover most of the window. Then only one part in
+ * so many may leave at once, otherwise the burst would fill the queue again.
+ */
+#define BURST_PARTS	4
 /*
  * DENSE losses in a row, each after fewer than DENSE_PACKETS acknowledged packets, mean a queue.
  * A flow that has never met the queue empty does not see it in its round trips.
@@ -34,8 +55,14 @@
  * without a queue counts as one with a queue, for the same reason.
  */
 #define CHANCE		5
-/* Packets from one AckReq to the next: a quarter of the window, but at most so many. */
+/*
+ * Packets from one AckReq to the next: one part of the window in so many, but at most this many.
+ * Such a part leaves as one burst when its ACK arrives. Where a loss or a mark has shown a queue,
+ * the part is smaller. A large burst would fill the queue, and others would lose packets.
+ */
 #define ACK_INTERVAL_MOST	64
+#define ACK_PARTS		4
+#define ACK_PARTS_QUEUE		8
 
 /* alpha is a share in 1/ALPHA_ONE, an average over about ALPHA_GAIN round trips (RFC 8257, 3.3). */
 #define ALPHA_ONE	1024
@@ -57,15 +84,20 @@ void peal_window_reset(struct peal_window *w)
 {
 	*w = (struct peal_window) {
 		.limit = w->limit,
+		.full_growth = w->full_growth,
+		.growth = w->full_growth,
 		.threshold = WINDOW_MOST,
 		.alpha = ALPHA_ONE,
 	};
 	peal_window_set(w, WINDOW_START);
 }
 
-void peal_window_limit(struct peal_window *w, u32 limit)
+void peal_window_configure(struct peal_window *w, u32 limit, u8 mtu_shift)
 {
 	w->limit = min_t(u32, max_t(u32, limit, 1), WINDOW_MOST);
+	w->full_growth = max_t(u32, GROWTH_PACKET,
+			       GROWTH_PACKET * GROWTH_BYTES / ((1U << mtu_shift) + PACKET_HEADERS));
+	w->growth = w->full_growth;
 	peal_window_set(w, max_t(u32, w->size, WINDOW_START));
 }
 
@@ -78,9 +110,9 @@ void peal_window_set_psn(struct peal_window *w, u32 psn)
 
 /*
  * At most one cut a round trip. @lasting: the path is full, so the threshold goes along. Otherwise
- * the window comes back to its size at once.
+ * the window comes back to its size at once. @growth: from then on, in eighths of a packet.
  */
-static void peal_window_cut(struct peal_window *w, u32 by, u32 top, bool lasting)
+static void peal_window_cut(struct peal_window *w, u32 by, u32 top, bool lasting, u8 growth)
 {
 	u32 before = w->size;
 
@@ -89,17 +121,19 @@ static void peal_window_cut(struct peal_window *w, u32 by, u32 top, bool lasting
 	w->shrunk = true;
 	w->recovered = top;
 	w->grown = 0;
+	w->growth = growth;
 	peal_window_set(w, before - by);
 	w->threshold = lasting ? w->size : max(w->threshold, before);
+	w->burst = lasting ? DIV_ROUND_UP(w->size, BURST_PARTS) : WINDOW_MOST;
 	if (lasting)
-		w->calm = 0;
+		w->calm = clamp_t(u32, by * GROWTH_PACKET / growth, CALM_LEAST, CALM_MOST);
 }
 
 void peal_window_mark(struct peal_window *w, u32 top)
 {
 	w->marked = true;
 	peal_window_cut(w, w->size * max_t(u32, w->alpha, ALPHA_LEAST) / (2 * ALPHA_ONE), top,
-			true);
+			true, GROWTH_MARKED(w->full_growth));
 }
 
 void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss loss)
@@ -117,14 +151,20 @@ void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss
 		queue = true;
 	if (queue) {
 		w->chance = 0;
-		by = loss == PEAL_LOSS_RESPONSE ? DIV_ROUND_UP(w->size, 4) : w->size / 2;
+		/*
+		 * READ responses come in bursts of a piece, which meet a full queue more often than
+		 * the packets of others do. So if another loss follows before the window has grown
+		 * back, others have the room, and less is enough.
+		 */
+		by = loss == PEAL_LOSS_RESPONSE && w->calm ? DIV_ROUND_UP(w->size, WINDOW_PARTS) :
+							     w->size / 2;
 	}
-	peal_window_cut(w, by, top, queue);
+	peal_window_cut(w, by, top, queue, w->full_growth);
 }
 
 void peal_window_silence(struct peal_window *w, u32 top, bool queue)
 {
-	peal_window_cut(w, w->size / 2, top, queue);
+	peal_window_cut(w, w->size / 2, top, queue, w->full_growth);
 }
 
 void peal_window_restart(struct peal_window *w)
@@ -144,21 +184,24 @@ static void peal_window_end_round(struct peal_window *w, u32 top)
 	if (w->marked)
 		w->alpha += ALPHA_ONE / ALPHA_GAIN;
 	w->marked = false;
-	w->calm = min(w->calm + 1, WINDOW_CALM);
+	if (w->calm)
+		w->calm--;
 	w->round = top;
 }
 
 void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8 slow, bool queue)
 {
-	u32 step;
+	u32 step, growth;
 
 	w->since_loss += packets;
+	if (w->shrunk && packets > w->burst)
+		peal_window_set(w, min(w->size, peal_psn_ahead(una, top) + w->burst));
 	if (w->shrunk && peal_psn_distance(w->recovered, una) >= 0)
 		w->shrunk = false;
 	if (peal_psn_distance(w->round, una) >= 0)
 		peal_window_end_round(w, top);
 	if (slow >= WINDOW_HALVE) {
-		peal_window_cut(w, w->size / 2, top, true);
+		peal_window_cut(w, w->size / 2, top, true, w->full_growth);
 		return;
 	}
 	if (slow >= WINDOW_STAY || w->shrunk ||
@@ -168,17 +211,22 @@ void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8
 		peal_window_set(w, min(w->size + packets, w->threshold));
 		return;
 	}
-	step = w->size;
-	if (!queue && w->alpha < ALPHA_UNMARKED && w->calm >= WINDOW_CALM)
-		step = min_t(u32, step, WINDOW_PARTS);
-	w->grown += packets;
+	step = GROWTH_PACKET * w->size;
+	growth = w->growth;
+	if (!queue && w->alpha < ALPHA_UNMARKED && !w->calm) {
+		step = GROWTH_PACKET * min_t(u32, w->size, WINDOW_PARTS);
+		growth = GROWTH_PACKET;
+	}
+	w->grown += packets * growth;
 	peal_window_set(w, w->size + w->grown / step);
 	w->grown %= step;
 }
 
 static u32 peal_window_ack_interval(const struct peal_window *w)
 {
-	return clamp_t(u32, w->size / 4, 1, ACK_INTERVAL_MOST);
+	u32 parts = w->threshold == WINDOW_MOST ? ACK_PARTS : ACK_PARTS_QUEUE;
+
+	return clamp_t(u32, w->size / parts, 1, ACK_INTERVAL_MOST);
 }
 
 bool peal_window_wants_ack(struct peal_window *w, u32 packets, u32 outstanding)

@@ -4,12 +4,11 @@
  *
  * It is counted in packets of the path MTU, as TCP's is in Linux. It doubles each round trip up to
  * a threshold, which is what the path carried when a queue was last seen. Above the threshold it
- * grows by one packet a round trip, or by an eighth as long as round trips show no queue. A queue
- * is also what tells the losses apart: a loss with a queue halves the window and sets the
- * threshold. A loss without one takes an eighth, which comes back at once, so that random loss does
- * not slow a path that is not full. Marks take what DCTCP takes (RFC 8257, 3.3). READ responses
- * come in bursts of a piece, which meet a full queue more often than single packets do, so their
- * loss takes a quarter, less than from CUBIC (RFC 9438, 4.6).
+ * grows by 1,500 bytes or one packet a round trip, whichever is more. It grows by an eighth if it
+ * has had the time to grow back after a cut and round trips still show no queue. A queue is also
+ * what tells the losses apart: a loss with a queue halves the window and sets the threshold. A loss
+ * without one takes an eighth, which comes back at once, so that random loss does not slow a path
+ * that is not full. Marks take what DCTCP takes (RFC 8257, 3.3).
  *
  * Owns: the size of the window, its growth and its cuts, and how often a packet carries AckReq.
  * Does not know: which packets are in flight, what a round trip takes (timers.h).
@@ -23,11 +22,14 @@ struct peal_window {
 	u32 size;		/* most packets in flight now */
 	u32 limit;		/* upper limit of size */
 	u32 threshold;		/* up to this size it doubles each round trip */
-	u32 grown;		/* packets acknowledged since the last step of growth */
+	u32 grown;		/* growth since the last packet that it grew by */
 	u32 since_loss;		/* packets acknowledged since the last loss */
 	u8 dense;		/* losses in a row that followed each other closely; saturates */
 	u8 chance;		/* losses in a row without a queue, if the peer goes back */
-	u8 calm;		/* round trips since the path was last seen full; saturates */
+	u8 full_growth;		/* most growth in a round trip, in eighths of a packet */
+	u8 growth;		/* the same since the last cut */
+	u8 calm;		/* round trips until it may grow by an eighth */
+	u32 burst;		/* while shrunk: most packets that may leave at once */
 	bool shrunk;		/* it shrank and stays as it is until una reaches `recovered` */
 	u32 recovered;		/* PSN after the last packet sent when it shrank */
 	u32 round;		/* PSN after the last packet of the current round trip */
@@ -37,7 +39,8 @@ struct peal_window {
 };
 
 void peal_window_reset(struct peal_window *w);
-void peal_window_limit(struct peal_window *w, u32 limit);
+/* @limit: most packets in flight. Packets have 1 << @mtu_shift bytes. */
+void peal_window_configure(struct peal_window *w, u32 limit, u8 mtu_shift);
 /* The PSNs start anew at @psn, so no packet of an earlier loss is in flight any more. */
 void peal_window_set_psn(struct peal_window *w, u32 psn);
 

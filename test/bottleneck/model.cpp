@@ -17,9 +17,11 @@ constexpr u32 TRAIN = 64;
 /* Bytes that wait in the host for its link, as in kernel/net/tx_quota.c. */
 constexpr u64 MAY_WAIT = 1 << 20;
 
+Flow::Flow(Model &model) : model_(model), frame(model.path.mtu + HEADERS) {}
+
 u64 Model::send(Flow &flow)
 {
-	const u64 took = path.ns(path.mtu + HEADERS);
+	const u64 took = path.ns(flow.frame);
 	u64 at = world.now();
 
 	arrived++;
@@ -33,23 +35,26 @@ u64 Model::send(Flow &flow)
 	return at;
 }
 
-u64 Model::queue(bool ect, bool *ce)
+u64 Model::queue(const Flow &flow, bool ect, bool *ce)
 {
 	const u64 took = path.ns(path.mtu + HEADERS);
 	const u64 waiting = busy_ > world.now() ? (busy_ - world.now()) / took : 0;
 
-	*ce = false;
 	if (down || world.random.ppm(path.loss))
 		return NEVER;
-	if (waiting >= path.queue_packets) {
+	/* The queue has room for so many bytes, so a larger packet is dropped earlier. */
+	if (std::max(busy_, world.now()) + path.ns(flow.frame) >
+	    world.now() + (path.queue_packets + 1) * took) {
 		dropped++;
 		return NEVER;
 	}
-	if (ect && path.marks() && waiting >= path.mark_from &&
-	    path.mark_from + world.random.below(path.mark_all - path.mark_from) < waiting) {
-		*ce = true;
-	}
-	busy_ = std::max(busy_, world.now()) + took;
+	/* A queue that was empty has no past. */
+	average_ += (static_cast<double>(waiting) - average_) / (waiting ? path.average : 1);
+	const u64 seen = static_cast<u64>(average_ + 0.5);
+
+	*ce = ect && path.marks() && seen >= path.mark_from &&
+	      path.mark_from + world.random.below(path.mark_all - path.mark_from) < seen;
+	busy_ = std::max(busy_, world.now()) + path.ns(flow.frame);
 	return busy_ + path.round_trip / 2;
 }
 
@@ -184,7 +189,7 @@ void Connection::wake(u64 what)
 		return;
 	}
 	if (std::exchange(flying_[what - PACKETS].before_queue, false)) {
-		at = model_.queue(habits_.ect, &flying_[what - PACKETS].ce);
+		at = model_.queue(*this, habits_.ect, &flying_[what - PACKETS].ce);
 		if (at == NEVER)
 			free_.push_back(what - PACKETS);
 		else
@@ -340,6 +345,8 @@ void Connection::response(const InFlight &arrived)
 constexpr double LEFT = 0.7, CUBE = 0.4, FRIENDLY = 3 * (1 - LEFT) / (1 + LEFT);
 /* A transmission is lost if so many later ones have arrived. */
 constexpr u64 OVERTAKEN = 3;
+/* Most bytes of a train. */
+constexpr u64 TRAIN_BYTES = 1 << 16;
 
 void Tcp::start()
 {
@@ -369,10 +376,36 @@ void Tcp::grow()
 	size_ = std::max({size_, friendly_, std::min(cubic, size_ + (cubic - size_) / size_)});
 }
 
+/*
+ * Packets that leave together: a third of the window, but at most what the flow sends in 1 ms, or
+ * more where the round trip is short (tcp_tso_autosize).
+ */
+u64 Tcp::train() const
+{
+	const u64 most = TRAIN_BYTES / frame, trip = std::max<u64>(round_trip_, 1);
+	const u64 ms =
+		static_cast<u64>(size_ * static_cast<double>(MS) / static_cast<double>(trip));
+	const u64 near = most >> std::min<u64>(model_.path.round_trip / (512 * US), 63);
+
+	return std::max<u64>(std::min({most, ms + near, static_cast<u64>(size_) / 3}), 1);
+}
+
+/* Does the flow wait until it may send a whole train, because an ACK is due soon? */
+bool Tcp::defers() const
+{
+	const u64 now = model_.world.now();
+
+	return again_.empty() && flight_.size() != acked_ && now < last_sent_ + MS &&
+	       sent_at_[first_] + round_trip_ <= now + std::min(round_trip_ / 2, MS) &&
+	       flight_.size() - acked_ + train() > static_cast<u64>(size_);
+}
+
 void Tcp::pump()
 {
 	const u64 limit = static_cast<u64>(size_);
 
+	if (defers())
+		return;
 	while (flight_.size() - acked_ < limit && (!again_.empty() || !stopped_) &&
 	       model_.room(*this, ROOM)) {
 		const u64 number = again_.empty() ? next_++ : again_.front();
@@ -382,7 +415,7 @@ void Tcp::pump()
 			again_.pop_front();
 		flight_.push_back({number, false});
 		sent_at_.resize(order + 1);
-		sent_at_[order] = model_.world.now();
+		sent_at_[order] = last_sent_ = model_.world.now();
 		model_.world.at(model_.send(*this), this, ORDERS + 3 * order);
 	}
 }
@@ -452,7 +485,7 @@ void Tcp::wake(u64 what)
 			acknowledge(what / 3, what % 3 == 2);
 			break;
 		}
-		at = model_.queue(ect_, &ce);
+		at = model_.queue(*this, ect_, &ce);
 		if (at != NEVER)
 			world.at(at + model_.path.round_trip / 2, this, ORDERS + what + 1 + ce);
 		return;

@@ -24,18 +24,20 @@ using namespace peal::sim;
 
 /* Headers of a data packet on Ethernet, with its ICRC, in bytes. */
 constexpr u32 HEADERS = 78;
+constexpr u32 ETHERNET_HEADER = 14;
 
 struct Path {
 	double bits_per_s = 1e9;
 	u64 round_trip = 200 * US; /* without a queue */
 	u32 mtu = 1024;
+	u32 link_mtu = 1500; /* the largest IP packet on the link */
 	/* Each sender has a link of this many times the rate. 0: its packets take no time there. */
 	u32 access = 0;
 	u64 queue_packets = 100; /* that are dropped when so many wait */
-	/* RED with ECN on the packets that wait now: none marked up to `mark_from`, all from
-	 * `mark_all` on. */
+	/* RED with ECN: none marked up to `mark_from` packets that wait, all from `mark_all` on. */
 	u64 mark_from = 0, mark_all = 0; /* 0: no marks */
-	u32 loss = 0;			 /* of data packets, in millionths, whatever the queue */
+	u32 average = 1; /* RED sees an average over about so many packets; 1: what waits now */
+	u32 loss = 0;	 /* of data packets, in millionths, whatever the queue */
 
 	bool marks() const { return mark_all; }
 	u64 ns(u64 bytes) const
@@ -54,7 +56,8 @@ protected:
 	Model &model_;
 
 public:
-	explicit Flow(Model &model) : model_(model) {}
+	explicit Flow(Model &model);
+	u32 frame;	   /* bytes of a packet on the wire */
 	u64 delivered = 0; /* packets that count, each once */
 	u64 access_busy = 0, last_arrival = 0;
 	/* When half of what the host lets wait for its link has left; 0: there is room. */
@@ -80,7 +83,7 @@ public:
 	 * A data packet arrives at the queue. Return: when it arrives at the other end, or NEVER.
 	 * @ce: set if it is marked.
 	 */
-	u64 queue(bool ect, bool *ce);
+	u64 queue(const Flow &flow, bool ect, bool *ce);
 	/* May the flow send? If not, it is woken with @what when it may. */
 	bool room(Flow &flow, u64 what);
 	/* Return: when something small that is sent back now arrives, or NEVER. */
@@ -88,7 +91,8 @@ public:
 	void run_until(u64 time);
 
 private:
-	u64 busy_ = 0; /* the link is busy until then */
+	u64 busy_ = 0;	     /* the link is busy until then */
+	double average_ = 0; /* packets that wait, as RED sees them */
 };
 
 enum class Peer : u8 {
@@ -149,7 +153,10 @@ public:
 	u32 window() const { return requester_->window.size; }
 };
 
-/* A TCP flow that grows and shrinks as CUBIC does (RFC 9438), with selective acknowledgments. */
+/*
+ * A TCP flow that grows and shrinks as CUBIC does (RFC 9438), with selective acknowledgments. Its
+ * packets leave in trains, as Linux's do (tcp_tso_should_defer), and fill the link's MTU.
+ */
 class Tcp : public Flow {
 	enum : u64 { TIMER, BEGIN, ROOM, ORDERS };
 
@@ -163,18 +170,23 @@ class Tcp : public Flow {
 	std::deque<u64> again_;
 	u64 first_ = 0, highest_ = 0, next_ = 0, acked_ = 0, recover_ = 0, last_heard_ = 0;
 	double size_ = 10, threshold_ = 1e18, largest_ = 0, friendly_ = 0;
-	u64 cut_at_ = 0;
+	u64 cut_at_ = 0, last_sent_ = 0;
 	u64 round_trip_ = 0;
 	bool ect_, stopped_ = false;
 	std::vector<u64> sent_at_;
 
 	void acknowledge(u64 order, bool ce);
+	u64 train() const;
+	bool defers() const;
 	void pump();
 	void cut();
 	void grow();
 
 public:
-	Tcp(Model &model, bool ect) : Flow(model), ect_(ect) {}
+	Tcp(Model &model, bool ect) : Flow(model), ect_(ect)
+	{
+		frame = model.path.link_mtu + ETHERNET_HEADER;
+	}
 	void start() override;
 	void stop() override { stopped_ = true; }
 	void wake(u64 what) override;

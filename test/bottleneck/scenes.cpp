@@ -58,7 +58,10 @@ constexpr Net NETS[] = {
 	{"100G 10ms", 100e9, 10 * MS, true},
 };
 
-/* A queue that holds what the path holds, as routers have it, and at least 100 packets. */
+/*
+ * A queue that holds what the path holds, as routers have it, and at least 100 packets. From 1 Gb/s
+ * on the senders' own links are as fast as the bottleneck.
+ */
 Path path_of(const Net &net, bool red)
 {
 	Path path;
@@ -66,7 +69,9 @@ Path path_of(const Net &net, bool red)
 	path.bits_per_s = net.bits_per_s;
 	path.round_trip = net.round_trip;
 	path.mtu = net.bits_per_s > 2e9 ? 4096 : 1024;
-	path.access = net.bits_per_s > 2e9 ? 1 : 0;
+	/* The usual Ethernet that has room for such packets. TCP fills it. */
+	path.link_mtu = net.bits_per_s > 2e9 ? 9000 : 1500;
+	path.access = net.bits_per_s < 1e9 ? 0 : 1;
 	path.queue_packets = std::max<u64>(path.packets(), 100);
 	if (red) {
 		path.mark_from = std::max<u64>(path.packets() / 4, 20);
@@ -120,7 +125,12 @@ public:
 		dropped_ = model_.dropped;
 	}
 	void measure(u64 ns) { model_.run_until(from_ + ns); }
-	double got(size_t i) const { return static_cast<double>(flows[i]->delivered - before_[i]); }
+	/* In packets of peal's. */
+	double got(size_t i) const
+	{
+		return static_cast<double>(flows[i]->delivered - before_[i]) * flows[i]->frame /
+		       (model_.path.mtu + HEADERS);
+	}
 	double total() const
 	{
 		double sum = 0;
@@ -163,7 +173,7 @@ public:
 	}
 };
 
-/* Equal shares. Where windows are long, 4,000 round trips are few for so many halvings. */
+/* Equal shares. Long windows are halved rarely, so they need more round trips to become equal. */
 Values share(u64 seed, const Path &path, u32 flows, u8 operation)
 {
 	Run run(seed, path);
@@ -173,28 +183,32 @@ Values share(u64 seed, const Path &path, u32 flows, u8 operation)
 		run.add({.operation = operation, .ect = path.marks()});
 	run.start();
 	run.pass(500 * trip);
-	run.measure(4000 * trip);
+	run.measure((!path.marks() && path.packets() > 200 ? 8000 : 4000) * trip);
 	return {{"link", run.link(), path.marks() ? 95.0 : 92.0, 101},
 		{"Jain", run.jain(), 0.97, 1.01},
-		{"worst/best", run.worst_to_best(), path.bits_per_s > 2e9 ? 0.55 : 0.6, 1.01},
+		{"worst/best", run.worst_to_best(), 0.7, 1.01},
 		{"drops", run.drops(), 0, path.marks() ? 0.1 : NO_LIMIT}};
 }
 
 /*
- * Half of the path would be right. The limits only say that neither starves: a connection that
- * writes gets up to 84 %, and one that reads 30 to 80 %.
+ * Half of the path would be right. Up to 1 Gb/s RED marks by an average, as Linux's does, because a
+ * train of TCP is longer than the queue at which marks begin. A READ in a FIFO at 100 Mb/s gets 34
+ * % here, and 39 to 41 % beside Linux's TCP (test/guest/wire/shares_a_bottleneck.sh).
  */
-Values beside_tcp(u64 seed, const Path &path, u8 operation)
+Values beside_tcp(u64 seed, Path path, u8 operation)
 {
+	if (path.bits_per_s < 2e9)
+		path.average = static_cast<u32>(path.mark_from);
 	Run run(seed, path);
 	const u64 trip = trip_of(path);
 
 	run.add({.operation = operation, .ect = path.marks()});
 	run.add_tcp(path.marks());
 	run.start();
-	run.pass(500 * trip);
+	run.pass(1500 * trip);
 	run.measure(3000 * trip);
-	return {{"link", run.link(), 0, 101}, {"share", 100 * run.got(0) / run.total(), 25, 87}};
+	return {{"link", run.link(), 0, 101},
+		{"share", 100 * run.got(0) / run.total(), path.bits_per_s < 1e9 ? 30.0 : 35.0, 65}};
 }
 
 /* K senders, each with a link of its own, into one port with a short queue. */
@@ -229,10 +243,7 @@ Values random_loss(u64 seed, u64 round_trip, u32 ppm, Peer peer, double least)
 	return {{"link", run.link(), least, 101}};
 }
 
-/*
- * A flow begins beside another one. Half of its share is 25 %. Above 1 Gb/s a FIFO takes too long
- * to halve the other one's window.
- */
+/* A flow begins beside another one. Half of its share is 25 %, which all get with most seeds. */
 Values newcomer(u64 seed, const Path &path, u8 operation)
 {
 	Run run(seed, path);
@@ -244,8 +255,7 @@ Values newcomer(u64 seed, const Path &path, u8 operation)
 	run.add({.operation = operation, .ect = path.marks()}).start();
 	run.pass(100 * trip);
 	run.measure(200 * trip);
-	return {{"share", 100 * run.got(1) / run.total(),
-		 path.bits_per_s > 2e9 && !path.marks() ? 5.0 : 25.0, 101}};
+	return {{"share", 100 * run.got(1) / run.total(), path.marks() ? 25.0 : 20.0, 101}};
 }
 
 /* The first round trips of a flow alone, with the losses that end its doubling. */
@@ -274,7 +284,7 @@ Values leavers(u64 seed, const Path &path, u8 operation)
 		run.flows[i]->stop();
 	run.pass(100 * trip);
 	run.measure(200 * trip);
-	return {{"link", run.link(), 75, 101}};
+	return {{"link", run.link(), 85, 101}};
 }
 
 /* A connection gets a forged CNP each microsecond. */
