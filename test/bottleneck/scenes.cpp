@@ -6,7 +6,8 @@
  * 	bottleneck --picture
  *
  * Runs each scene (--only: those whose name has TEXT) and prints what it measured, with the limits.
- * The exit status is 1 if a value is outside its limits. --long also runs scenes that take minutes.
+ * The exit status is 1 if a value is outside its limits. --long also runs scenes that take minutes,
+ * some of which are outside (Documentation/protocol.rst, "The window").
  * --picture draws two windows over time instead.
  *
  * Owns: the scenes and their limits. Does not know: how a window is computed.
@@ -192,8 +193,8 @@ Values share(u64 seed, const Path &path, u32 flows, u8 operation)
 
 /*
  * Half of the path would be right. Up to 1 Gb/s RED marks by an average, as Linux's does, because a
- * train of TCP is longer than the queue at which marks begin. A READ in a FIFO at 100 Mb/s gets 34
- * % here, and 39 to 41 % beside Linux's TCP (test/guest/wire/shares_a_bottleneck.sh).
+ * train of TCP is longer than the queue at which marks begin. A READ in a FIFO at 100 Mb/s gets
+ * a third here. Beside Linux's TCP it gets more (test/guest/wire/shares_a_bottleneck.sh).
  */
 Values beside_tcp(u64 seed, Path path, u8 operation)
 {

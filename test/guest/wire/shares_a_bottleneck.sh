@@ -97,7 +97,7 @@ case ${1:-} in
 all) all_scenes ;;
 [0-9]*) scene "$@" ;;
 "")
-	# In 20 s the worst of eight flows got 95 % of the best, and the worst of sixteen 81 %.
+	# In one run of 20 s the worst of eight flows got 95 % of the best, and the worst of sixteen 81 %.
 	scene 30 2 fifo --flows 8 --operation write --time 20000
 	expect link 92 101
 	expect jain 0.97 1
@@ -117,7 +117,7 @@ all) all_scenes ;;
 		expect dropped 0 "$(($(queue_figure sent) / 1000))"
 		counters_agree
 	done
-	# A READ got 51 to 54 % of the bytes in 20 s, in four runs.
+	# A READ got 50 to 54 % of the bytes in seven runs of 20 s.
 	for scene in "30 2 fifo --operation write" "30 2 red --operation send" "30 2 fifo --operation read --time 20000"; do
 		# shellcheck disable=SC2086 # its words
 		scene $scene --flows 1 --tcp "$share_address"

@@ -214,7 +214,8 @@ TEST_CASE("a loss without a queue takes an eighth, which comes back at once", "[
 	CHECK(w.size > 80);
 }
 
-TEST_CASE("the first loss ends the doubling, and one cut is made for what was in flight", "[parts]")
+TEST_CASE("the first loss halves the window, and the next ones in the same round trip do not",
+	  "[parts]")
 {
 	constexpr std::uint32_t never = 0x200000;
 	peal_window w = full_window(100, 1000, never);
@@ -298,6 +299,16 @@ TEST_CASE("an ACK for most of the window opens a quarter of it", "[parts]")
 		round_trips(w, 190, 1, true);
 		CHECK(w.size == 80);
 	}
+}
+
+TEST_CASE("a quarter of the window leaves at once, and an eighth after a loss", "[parts]")
+{
+	peal_window w = full_window(80, 1000, 0x200000);
+
+	CHECK(peal_window_room(&w, 0) == 20);
+	peal_window_lose(&w, 80, true, PEAL_LOSS_REQUEST);
+	CHECK(w.size == 40);
+	CHECK(peal_window_room(&w, 0) == 5);
 }
 
 TEST_CASE("losses that follow each other closely mean a queue", "[parts]")
