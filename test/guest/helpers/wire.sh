@@ -172,7 +172,7 @@ wire_device_up() {
 
 wire_ready() { port_active "$1" && verbs_node "$1" && gid_of "$1" "$2" && gid_of "$1" "$3"; }
 
-# wire_vlan: adds VLAN 7 with its own addresses on both ends.
+# wire_vlan: adds VLAN 7 with its own addresses on both ends, and looks for no duplicates (see wire_addresses).
 wire_vlan() {
 	local end netdev
 	for end in a b; do
@@ -180,8 +180,9 @@ wire_vlan() {
 		wire_on "$end" modprobe 8021q
 		wire_ip "$end" "link add link $netdev name $netdev.7 type vlan id 7" \
 			"address add ${wire_vlan_v4[$end]}/24 dev $netdev.7" \
-			"address add ${wire_vlan_v6[$end]}/64 dev $netdev.7 nodad" "link set $netdev.7 up" ||
-			fail "cannot make the VLAN"
+			"address add ${wire_vlan_v6[$end]}/64 dev $netdev.7 nodad" &&
+			wire_on "$end" sysctl -qw "net/ipv6/conf/$netdev.7/accept_dad=0" &&
+			wire_ip "$end" "link set $netdev.7 up" || fail "cannot make the VLAN"
 	done
 	for end in a b; do
 		wait_for wire_gid "$end" vlan4 || fail "no GID for the VLAN's IPv4 address"

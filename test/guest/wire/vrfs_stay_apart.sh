@@ -24,12 +24,15 @@ devices=(peal_none far_none peal_red far_red peal_blue far_blue)
 declare -A control=([none]=10.84.0 [red]=10.84.1 [blue]=10.84.2) port=([none]=18600 [red]=18601 [blue]=18602)
 
 # domain_up NAME: makes leg_NAME with the shared addresses, its peer in a namespace, and a veth pair
-# for TCP outside of all VRFs.
+# for TCP outside of all VRFs. It looks for no duplicates (see wire_addresses in wire.sh).
 domain_up() {
 	local name=$1 peer="ip -n peer_$1"
 	ip netns add "peer_$name" && ip link add "leg_$name" type veth peer name "far_$name" netns "peer_$name" &&
 		ip link add "tcp_$name" type veth peer name far_tcp netns "peer_$name" || fail "cannot make the links of $name"
 	[[ $name == none ]] || vrf_up "$name" || fail "cannot make the VRF $name"
+	sysctl -qw "net/ipv6/conf/leg_$name/accept_dad=0" &&
+		ip netns exec "peer_$name" sysctl -qw "net/ipv6/conf/far_$name/accept_dad=0" ||
+		fail "cannot set the options of $name"
 	ip address add "$address4/24" dev "leg_$name" && ip address add "$address6/64" dev "leg_$name" nodad &&
 		ip link set "leg_$name" up && ip address add "${control[$name]}.1/24" dev "tcp_$name" &&
 		ip link set "tcp_$name" up || fail "cannot set the addresses of $name"
