@@ -917,6 +917,12 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 
 /* ---- responses ---- */
 
+/*
+ * After so many packets that were retransmitted into a silence, the path is taken for broken, and
+ * the window starts anew.
+ */
+#define RESTART_AFTER	3
+
 static void peal_requester_drop(struct peal_response *response, enum peal_drop drop, bool duplicate)
 {
 	response->what = PEAL_RESPONSE_DROPPED;
@@ -935,6 +941,7 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 	struct peal_retransmit *r = &requester->retransmit;
 	enum peal_probe_verdict verdict;
 	u32 una = inflight->una;
+	bool back = r->probe == PEAL_PROBE_SILENCE && requester->retry.copies >= RESTART_AFTER;
 	bool sure;
 
 	if (una == from)
@@ -984,6 +991,12 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 			peal_retransmit_from_una(r, inflight, r->dropped);
 		r->lone = 0;
 		r->probe = PEAL_PROBE_NONE;
+		/*
+		 * The path is back, and what was in flight when it broke is lost. The peer's NAK
+		 * may be lost, too, so ask soon.
+		 */
+		if (back && una != inflight->top)
+			requester->probe_at = now + peal_rto_patience(&requester->rto);
 	} else if (ack) {
 		peal_requester_lone_probe(requester, false, now);
 	} else {
@@ -1410,12 +1423,6 @@ u64 peal_requester_deadline(const struct peal_requester *requester)
 			 min_t(u64, requester->gap_at, peal_reorder_deadline(&requester->reorder)));
 	return requester->cork_until ? min(deadline, requester->cork_until) : deadline;
 }
-
-/*
- * After so many packets that were retransmitted into a silence, the path is taken for broken, and
- * the window starts anew.
- */
-#define RESTART_AFTER	3
 
 /* So many READ responses in a row are missing because a queue was full. */
 #define QUEUE_DROPS	8
