@@ -216,11 +216,15 @@ int peal_path_resolve(struct peal_path *path, struct peal_port *port,
 		      struct peal_tx_quota *tx_quota, const struct rdma_ah_attr *attr, u32 hash)
 {
 	int ret = peal_path_init(path, port, tx_quota, attr, hash);
+	struct dst_entry *dst;
 
 	if (ret)
 		return ret;
 	rcu_read_lock();
-	ret = PTR_ERR_OR_ZERO(peal_path_route(path));
+	dst = peal_path_route(path);
+	ret = PTR_ERR_OR_ZERO(dst);
+	if (!ret)
+		path->route_mtu = dst_mtu(dst);
 	rcu_read_unlock();
 	return ret;
 }
@@ -231,18 +235,10 @@ void peal_path_release(struct peal_path *path)
 	path->dst = NULL;
 }
 
-bool peal_path_fits(struct peal_path *path, enum ib_mtu mtu)
+bool peal_path_fits(const struct peal_path *path, enum ib_mtu mtu)
 {
-	u32 need = ib_mtu_enum_to_int(mtu) + PEAL_PATH_OVERHEAD +
-		   (path->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	struct dst_entry *dst;
-	bool fits;
-
-	rcu_read_lock();
-	dst = peal_path_route(path);
-	fits = !IS_ERR(dst) && dst_mtu(dst) >= need;
-	rcu_read_unlock();
-	return fits;
+	return path->route_mtu >= ib_mtu_enum_to_int(mtu) + PEAL_PATH_OVERHEAD +
+				  (path->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 }
 
 bool peal_path_leaves_by(struct peal_path *path, int ifindex)

@@ -39,6 +39,7 @@ struct peal_path {
 	u8 hop_limit;			/* 0: the stack's choice */
 	u8 sl;
 	u32 flow_label;
+	u32 route_mtu;			/* most bytes of an IP packet, by the first route */
 	/*
 	 * Hints for tx.c: for packets without and with payload the length of the last one, in the
 	 * upper half, and the CRC of its IP and UDP header. Each is read and written as a whole.
@@ -92,11 +93,8 @@ void peal_path_draw(struct peal_path *path, struct peal_port *port, const union 
 /* Call once after a successful init or resolve, when no sender uses the path any more. */
 void peal_path_release(struct peal_path *path);
 
-/*
- * Does a packet of this path MTU fit the link? The route's MTU decides. Without a route, no
- * packet fits.
- */
-bool peal_path_fits(struct peal_path *path, enum ib_mtu mtu);
+/* Did a packet of path MTU @mtu fit the route that peal_path_resolve() has found? */
+bool peal_path_fits(const struct peal_path *path, enum ib_mtu mtu);
 
 /* Is the route local, so that the destination is on this host, in this network namespace? */
 bool peal_path_is_local(struct peal_path *path);

@@ -473,7 +473,8 @@ void peal_requester_configure(struct peal_requester *requester,
 	requester->config = *config;
 	if (!peal_requester_try_ns(requester))
 		requester->give_up_at = U64_MAX;
-	peal_window_configure(&requester->window, config->window, config->mtu_shift);
+	peal_window_configure(&requester->window, config->window, config->mtu_shift,
+			      config->route_mtu);
 	peal_rto_limit(&requester->rto, min_t(u64, config->timeout_ns ?: U64_MAX, LONGEST_RTO_NS));
 }
 
@@ -940,7 +941,7 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 	const struct peal_inflight *inflight = &requester->inflight;
 	struct peal_retransmit *r = &requester->retransmit;
 	enum peal_probe_verdict verdict;
-	u32 una = inflight->una;
+	u32 una = inflight->una, dropped = 0;
 	bool back = r->probe == PEAL_PROBE_SILENCE && requester->retry.copies >= RESTART_AFTER;
 	bool sure;
 
@@ -953,8 +954,11 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 		peal_retry_received(&requester->retry);
 		requester->rnr_until = 0;
 	}
+	if (r->probe && peal_psn_before(una, r->dropped))
+		dropped = peal_psn_ahead(una, r->dropped);
 	peal_window_follow(&requester->window, peal_psn_ahead(from, una), una, inflight->top,
-			   peal_rto_slow(&requester->rto), peal_rto_sees_queue(&requester->rto));
+			   dropped, peal_rto_slow(&requester->rto),
+			   peal_rto_sees_queue(&requester->rto));
 	/* Packets before una need no retransmission. */
 	if (peal_psn_before(r->next, una)) {
 		r->next = una;

@@ -215,6 +215,7 @@ struct peal_requester_config {
 	u8 max_rd_atomic;	/* most READ pieces and atomics in flight */
 	u64 timeout_ns;		/* 4.096 us * 2^timeout; 0: no timeout */
 	u32 window;		/* most packets in flight */
+	u32 route_mtu;		/* bytes of an IP packet; 0: unknown */
 	u64 reorder_ns;		/* out-of-order responses are kept for one to two times this */
 };
 

@@ -95,8 +95,6 @@ static void peal_rto_sample(struct peal_rto *rto, u64 rtt)
 
 	if (!rto->srtt || rtt < rto->shortest)
 		rto->shortest = rtt;
-	if (!rto->srtt || rtt < rto->empty)
-		rto->empty = rtt;
 	rto->latest = rto->gap ? rtt / GAP : rtt;
 	if (rtt <= rto->shortest + rto->longest / SLOW)
 		rto->slow = 0;
@@ -114,15 +112,21 @@ static void peal_rto_sample(struct peal_rto *rto, u64 rtt)
 
 void peal_rto_answered(struct peal_rto *rto, u32 seen, u64 now)
 {
+	u64 rtt = now - rto->since;
+
 	if (!rto->timing || peal_psn_distance(rto->psn, seen) <= 0)
 		return;
 	rto->timing = false;
-	peal_rto_sample(rto, now - rto->since);
+	if (!rto->empty || rtt < rto->empty)
+		rto->empty = rtt;
+	peal_rto_sample(rto, rtt);
 }
 
 /*
  * The response may answer an earlier packet than the probe, so the true round trip may be longer
- * than the time since the probe. This time is therefore a sample only if it is at least srtt.
+ * than the time since the probe. This time is therefore a sample only if it is at least srtt, and
+ * it never tells how long the empty path takes. Before the first answer srtt is 0. On a path of
+ * 10 ms the first probe leaves after 5 ms, and the answer to the packet before it comes 5 ms later.
  *
  * Then undo most of the back-off, because on a path with many losses no clean sample would ever
  * undo it. But keep the back-off at every HEARD_MOST-th silence without a sample. If the round
@@ -145,7 +149,7 @@ void peal_rto_heard(struct peal_rto *rto, u64 since, u64 now)
 
 bool peal_rto_sees_queue(const struct peal_rto *rto)
 {
-	return rto->latest > rto->empty + rto->empty / QUEUE + QUEUE_LEAST_NS;
+	return rto->empty && rto->latest > rto->empty + rto->empty / QUEUE + QUEUE_LEAST_NS;
 }
 
 void peal_rto_back_off(struct peal_rto *rto, u64 silence)

@@ -36,7 +36,7 @@ struct peal_rto {
 	u64 srtt, rttvar;	/* ns; srtt 0: no sample yet */
 	u64 shortest;		/* shortest sample, halved by peal_rto_doubt(), ns; 0: none */
 	u64 latest;		/* latest sample, ns */
-	u64 empty;		/* shortest sample, when queues were empty, ns; 0: none */
+	u64 empty;		/* shortest clean sample, when queues were empty, ns; 0: none */
 	u64 ns;			/* current wait for an answer, with back-off */
 	u64 longest;		/* upper limit of `ns` */
 	u8 slow;		/* slow samples in a row, up to the latest; see SLOW */

@@ -24,24 +24,32 @@
 /*
  * Before it gains a part, the window gets the time to grow back to the size that it had before the
  * last cut, because the path was full there. These are the least and the most round trips for it.
- * With more than the most, a path that others have left would stay empty for too long.
  */
 #define CALM_LEAST	12
-#define CALM_MOST	128
+#define CALM_MOST	1024
 /*
- * In a round trip the window gains GROWTH_BYTES, with headers, but one packet at least. TCP counts
- * in packets, too. On an Ethernet with an MTU of 1500 bytes its packets are larger than peal's,
- * which have 1024 bytes at most. After a mark the window gains three quarters of that, because a
- * mark takes less than half of it. CUBIC has such a rule, too (RFC 9438, 4.3). Growth is counted in
- * eighths of a packet.
+ * READ responses come in bursts of a piece, which meet a full queue more often than the packets of
+ * others do. So a lost response takes only a part if the window has this many round trips or fewer
+ * to go until it may have grown back. Others have the room then.
  */
-#define GROWTH_BYTES	1500
-#define PACKET_HEADERS	60
-#define GROWTH_PACKET	8
-#define GROWTH_MARKED(growth)	DIV_ROUND_UP((growth) * 3, 4)
+#define CALM_RESPONSE	128
 /*
- * After a loss with a queue one acknowledgment may cover most of the window. Then only one part in
- * so many may leave at once, otherwise the burst would fill the queue again.
+ * Growth in a round trip is counted in eighths of a packet with its headers. TCP grows by about half
+ * a packet a round trip, and its packets are as large as the route's MTU permits (CUBIC, RFC 9438,
+ * 4.3). A mark takes from the window what it takes from TCP, so a bit more than TCP's growth is
+ * right. A loss takes half, and TCP loses less, so the growth is one packet at least, and
+ * GROWTH_BYTES at least.
+ */
+#define GROWTH_PACKET	8
+#define GROWTH_BYTES	1500U
+#define GROWTH_ROUTE(mtu)	((mtu) / 2)
+#define GROWTH_MARKED(mtu)	((mtu) * 5 / 8)
+#define ROUTE_MTU_MOST	9000U	/* of what others send, if the route takes more */
+#define PACKET_HEADERS	60
+/*
+ * After a loss with a queue the peer may have dropped most of the window, because it keeps only so
+ * many packets behind a gap. Then one part in so many is sent again at once, and the rest as ACKs
+ * arrive, otherwise the burst would fill the queue again.
  */
 #define BURST_PARTS	4
 /*
@@ -85,6 +93,7 @@ void peal_window_reset(struct peal_window *w)
 	*w = (struct peal_window) {
 		.limit = w->limit,
 		.full_growth = w->full_growth,
+		.marked_growth = w->marked_growth,
 		.growth = w->full_growth,
 		.threshold = WINDOW_MOST,
 		.alpha = ALPHA_ONE,
@@ -92,11 +101,16 @@ void peal_window_reset(struct peal_window *w)
 	peal_window_set(w, WINDOW_START);
 }
 
-void peal_window_configure(struct peal_window *w, u32 limit, u8 mtu_shift)
+void peal_window_configure(struct peal_window *w, u32 limit, u8 mtu_shift, u32 route_mtu)
 {
+	u32 packet = (1U << mtu_shift) + PACKET_HEADERS;
+	u32 least = max(packet, GROWTH_BYTES);
+	u32 mtu = clamp_t(u32, route_mtu, least, ROUTE_MTU_MOST);
+
 	w->limit = min_t(u32, max_t(u32, limit, 1), WINDOW_MOST);
-	w->full_growth = max_t(u32, GROWTH_PACKET,
-			       GROWTH_PACKET * GROWTH_BYTES / ((1U << mtu_shift) + PACKET_HEADERS));
+	w->full_growth = DIV_ROUND_CLOSEST(GROWTH_PACKET * max(least, GROWTH_ROUTE(mtu)),
+					   packet);
+	w->marked_growth = DIV_ROUND_CLOSEST(GROWTH_PACKET * GROWTH_MARKED(mtu), packet);
 	w->growth = w->full_growth;
 	peal_window_set(w, max_t(u32, w->size, WINDOW_START));
 }
@@ -112,7 +126,7 @@ void peal_window_set_psn(struct peal_window *w, u32 psn)
  * At most one cut a round trip. @lasting: the path is full, so the threshold goes along. Otherwise
  * the window comes back to its size at once. @growth: from then on, in eighths of a packet.
  */
-static void peal_window_cut(struct peal_window *w, u32 by, u32 top, bool lasting, u8 growth)
+static void peal_window_cut(struct peal_window *w, u32 by, u32 top, bool lasting, u16 growth)
 {
 	u32 before = w->size;
 
@@ -133,7 +147,7 @@ void peal_window_mark(struct peal_window *w, u32 top)
 {
 	w->marked = true;
 	peal_window_cut(w, w->size * max_t(u32, w->alpha, ALPHA_LEAST) / (2 * ALPHA_ONE), top,
-			true, GROWTH_MARKED(w->full_growth));
+			true, w->marked_growth);
 }
 
 void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss loss)
@@ -151,13 +165,9 @@ void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss
 		queue = true;
 	if (queue) {
 		w->chance = 0;
-		/*
-		 * READ responses come in bursts of a piece, which meet a full queue more often than
-		 * the packets of others do. So if another loss follows before the window has grown
-		 * back, others have the room, and less is enough.
-		 */
-		by = loss == PEAL_LOSS_RESPONSE && w->calm ? DIV_ROUND_UP(w->size, WINDOW_PARTS) :
-							     w->size / 2;
+		by = w->size / 2;
+		if (loss == PEAL_LOSS_RESPONSE && w->calm && w->calm < CALM_RESPONSE)
+			by = DIV_ROUND_UP(w->size, WINDOW_PARTS);
 	}
 	peal_window_cut(w, by, top, queue, w->full_growth);
 }
@@ -189,13 +199,15 @@ static void peal_window_end_round(struct peal_window *w, u32 top)
 	w->round = top;
 }
 
-void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8 slow, bool queue)
+void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u32 dropped, u8 slow,
+			bool queue)
 {
-	u32 step, growth;
+	u32 step, growth, behind = peal_psn_ahead(una, top);
+	bool held = w->shrunk && dropped > w->burst;
 
 	w->since_loss += packets;
-	if (w->shrunk && packets > w->burst)
-		peal_window_set(w, min(w->size, peal_psn_ahead(una, top) + w->burst));
+	if (held)
+		peal_window_set(w, min(w->size, behind - dropped + w->burst));
 	if (w->shrunk && peal_psn_distance(w->recovered, una) >= 0)
 		w->shrunk = false;
 	if (peal_psn_distance(w->round, una) >= 0)
@@ -204,8 +216,10 @@ void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8
 		peal_window_cut(w, w->size / 2, top, true, w->full_growth);
 		return;
 	}
-	if (slow >= WINDOW_STAY || w->shrunk ||
-	    2 * (packets + peal_psn_ahead(una, top)) < w->size)
+	if (slow >= WINDOW_STAY || held || 2 * (packets + behind) < w->size)
+		return;
+	/* What `burst` has taken comes back while the window is still shrunk. */
+	if (w->shrunk && (w->burst == WINDOW_MOST || w->size >= w->threshold))
 		return;
 	if (w->size < w->threshold) {
 		peal_window_set(w, min(w->size + packets, w->threshold));

@@ -4,8 +4,9 @@
  *
  * It is counted in packets of the path MTU, as TCP's is in Linux. It doubles each round trip up to
  * a threshold, which is what the path carried when a queue was last seen. Above the threshold it
- * grows by 1,500 bytes or one packet a round trip, whichever is more. It grows by an eighth if it
- * has had the time to grow back after a cut and round trips still show no queue. A queue is also
+ * grows by about a packet a round trip, at a rate that shares the path with TCP. It grows by an
+ * eighth if it has had the time to grow back after a cut and round trips still show no queue. A
+ * queue is also
  * what tells the losses apart: a loss with a queue halves the window and sets the threshold. A loss
  * without one takes an eighth, which comes back at once, so that random loss does not slow a path
  * that is not full. Marks take what DCTCP takes (RFC 8257, 3.3).
@@ -26,10 +27,11 @@ struct peal_window {
 	u32 since_loss;		/* packets acknowledged since the last loss */
 	u8 dense;		/* losses in a row that followed each other closely; saturates */
 	u8 chance;		/* losses in a row without a queue, if the peer goes back */
-	u8 full_growth;		/* most growth in a round trip, in eighths of a packet */
-	u8 growth;		/* the same since the last cut */
-	u8 calm;		/* round trips until it may grow by an eighth */
-	u32 burst;		/* while shrunk: most packets that may leave at once */
+	u16 full_growth;	/* growth in a round trip, in eighths of a packet */
+	u16 marked_growth;	/* the same after a mark */
+	u16 growth;		/* the one of these two that the last cut has chosen */
+	u16 calm;		/* round trips until it may grow by an eighth */
+	u32 burst;		/* while shrunk: most packets that are sent again at once */
 	bool shrunk;		/* it shrank and stays as it is until una reaches `recovered` */
 	u32 recovered;		/* PSN after the last packet sent when it shrank */
 	u32 round;		/* PSN after the last packet of the current round trip */
@@ -39,18 +41,23 @@ struct peal_window {
 };
 
 void peal_window_reset(struct peal_window *w);
-/* @limit: most packets in flight. Packets have 1 << @mtu_shift bytes. */
-void peal_window_configure(struct peal_window *w, u32 limit, u8 mtu_shift);
+/*
+ * @limit: most packets in flight. Packets have 1 << @mtu_shift bytes. @route_mtu: most bytes of an
+ * IP packet of others on this path, 0 if unknown.
+ */
+void peal_window_configure(struct peal_window *w, u32 limit, u8 mtu_shift, u32 route_mtu);
 /* The PSNs start anew at @psn, so no packet of an earlier loss is in flight any more. */
 void peal_window_set_psn(struct peal_window *w, u32 psn);
 
 /*
  * @packets more packets were acknowledged, all before @una. The window grows, if so many packets
- * were in flight that it was needed. @top: the PSN after the last packet that was sent. @slow: the
- * slow answers in a row, by peal_rto_slow(). A few keep the window as it is. Many halve it. @queue:
- * by peal_rto_sees_queue().
+ * were in flight that it was needed. @top: the PSN after the last packet that was sent. @dropped:
+ * so many packets from @una on are known not to be in flight any more. @slow: the slow answers in a
+ * row, by peal_rto_slow(). A few keep the window as it is. Many halve it. @queue: by
+ * peal_rto_sees_queue().
  */
-void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u8 slow, bool queue);
+void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u32 dropped, u8 slow,
+			bool queue);
 /* The network has marked a packet in flight. */
 void peal_window_mark(struct peal_window *w, u32 top);
 /* What was lost while later packets arrived. */

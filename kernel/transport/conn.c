@@ -1132,6 +1132,7 @@ static void peal_wire_configure(struct peal_wire *w)
 		.max_rd_atomic = qp->attr.max_rd_atomic,
 		.timeout_ns = peal_qp_timeout_ns(qp),
 		.window = PEAL_WINDOW_PACKETS,
+		.route_mtu = peal_output_route_mtu(&w->output),
 		.reorder_ns = reorder_ns,
 	};
 	struct peal_responder_config responder = {

@@ -41,6 +41,13 @@ static inline bool peal_output_leads_to(const struct peal_output *output, const 
 	       !memcmp(&path->dgid, dgid, sizeof(*dgid));
 }
 
+/* Return: the most bytes of an IP packet on the path; 0: there is no path yet. */
+static inline u32 peal_output_route_mtu(const struct peal_output *output)
+{
+	peal_qp_assert_both_held(output->qp);
+	return output->open ? output->path[output->now].route_mtu : 0;
+}
+
 void peal_output_init(struct peal_output *output, struct peal_qp *qp,
 		      const struct peal_options *options);
 int peal_output_stage(struct peal_output *output, struct peal_port *port,

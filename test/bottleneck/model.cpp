@@ -82,6 +82,10 @@ void Model::run_until(u64 time)
 Connection::Connection(Model &model, const Habits &habits)
 	: Flow(model), habits_(habits), messages_(ENTRIES), resources_(ENTRIES)
 {
+	/* All of them fill the path and its queue twice. */
+	const u64 full = (model.path.packets() + model.path.queue_packets) * model.path.mtu;
+
+	message_ = std::max(message_, static_cast<u32>(2 * full / ENTRIES));
 	const u8 shift = static_cast<u8>(std::countr_zero(model.path.mtu));
 	const peal_requester_config out{
 		.transport = PEAL_RC,
@@ -91,6 +95,7 @@ Connection::Connection(Model &model, const Habits &habits)
 		.max_rd_atomic = ENTRIES,
 		.timeout_ns = 4096ULL << habits.timeout,
 		.window = 1 << 16,
+		.route_mtu = static_cast<u32>(model.path.link_mtu),
 		.reorder_ns = KEEP,
 	};
 	const peal_responder_config in{
@@ -223,7 +228,7 @@ void Connection::pump()
 	peal_outgoing out{};
 
 	wqe.opcode = habits_.operation;
-	wqe.length = habits_.message;
+	wqe.length = message_;
 	wqe.flags = PEAL_WQE_SIGNALED;
 	for (;;) {
 		while (const peal_message *done = peal_requester_complete(requester_.get()))

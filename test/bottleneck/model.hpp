@@ -104,7 +104,6 @@ struct Habits {
 	u8 operation = PEAL_OP_WRITE;
 	Peer peer = Peer::PEAL;
 	bool ect = false;
-	u32 message = 1 << 20;
 	u8 timeout = 14;
 	u64 forged_every = 0; /* a forged CNP each so many ns */
 };
@@ -119,6 +118,7 @@ class Connection : public Flow {
 	};
 
 	Habits habits_;
+	u32 message_ = 1 << 20; /* bytes */
 	std::unique_ptr<peal_requester> requester_ = std::make_unique<peal_requester>();
 	std::unique_ptr<peal_responder> responder_ = std::make_unique<peal_responder>();
 	std::vector<peal_message> messages_;

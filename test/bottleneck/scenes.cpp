@@ -53,8 +53,8 @@ struct Net {
 constexpr Net NETS[] = {
 	{"30M 2ms", 30e6, 2 * MS},	     {"100M 10ms", 100e6, 10 * MS},
 	{"1G 200us", 1e9, 200 * US},	     {"1G 2ms", 1e9, 2 * MS},
-	{"1G 10ms", 1e9, 10 * MS, true},     {"25G 20us", 25e9, 20 * US},
-	{"25G 100us", 25e9, 100 * US},	     {"25G 1ms", 25e9, 1 * MS, true},
+	{"1G 10ms", 1e9, 10 * MS},	     {"25G 20us", 25e9, 20 * US},
+	{"25G 100us", 25e9, 100 * US},	     {"25G 1ms", 25e9, 1 * MS},
 	{"100G 20us", 100e9, 20 * US},	     {"100G 100us", 100e9, 100 * US},
 	{"100G 10ms", 100e9, 10 * MS, true},
 };

@@ -57,6 +57,7 @@ class Run {
 		config.max_rd_atomic = static_cast<u8>(in_.below(6));
 		config.timeout_ns = in_.one_in(4) ? 0 : 4096ULL << in_.below(22);
 		config.window = windows[in_.below(8)];
+		config.route_mtu = config.window * 100;
 		config.reorder_ns = KEEP;
 		return config;
 	}

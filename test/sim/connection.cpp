@@ -296,6 +296,7 @@ void Connection::begin()
 			.max_rd_atomic = static_cast<u8>(r.max_rd_atomic),
 			.timeout_ns = r.timeout_ns,
 			.window = r.window,
+			.route_mtu = 1500,
 			.reorder_ns = KEEP,
 		};
 

@@ -9,6 +9,8 @@
 #include <linux/types.h>
 
 #define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
+/* Unlike the kernel's, for unsigned types only. */
+#define DIV_ROUND_CLOSEST(n, d)	(((n) + (d) / 2) / (d))
 
 /* The number of warnings so far, for tests. */
 extern int shim_warnings;

@@ -138,6 +138,23 @@ TEST_CASE("backing off stays, and most of it goes when something is heard", "[pa
 	CHECK(rto.srtt == 2 * MS);
 }
 
+TEST_CASE("the answer to an earlier packet than the probe is no empty round trip", "[parts]")
+{
+	peal_rto rto = fresh();
+
+	/* The path takes 10 ms. The first probe leaves after 5 ms. */
+	peal_rto_start(&rto, 0, 0);
+	peal_rto_sent_again(&rto, 0, 1);
+	peal_rto_heard(&rto, 5 * MS, 10 * MS);
+	CHECK(rto.srtt == 5 * MS);
+	CHECK_FALSE(peal_rto_sees_queue(&rto));
+	sample(rto, 10 * MS);
+	CHECK(rto.empty == 10 * MS);
+	CHECK_FALSE(peal_rto_sees_queue(&rto));
+	sample(rto, 13 * MS);
+	CHECK(peal_rto_sees_queue(&rto));
+}
+
 TEST_CASE("nothing answers sooner than half the shortest round trip", "[parts]")
 {
 	peal_rto rto = fresh();
@@ -158,7 +175,7 @@ peal_window full_window(std::uint32_t size, std::uint32_t limit = 1000,
 {
 	peal_window w = {};
 
-	peal_window_configure(&w, limit, 12);
+	peal_window_configure(&w, limit, 12, 0);
 	peal_window_reset(&w);
 	w.size = size;
 	w.threshold = threshold;
@@ -172,7 +189,7 @@ std::uint32_t round_trips(peal_window &w, std::uint32_t una, int trips, bool que
 		const std::uint32_t size = w.size;
 
 		una += size;
-		peal_window_follow(&w, size, una, una, 0, queue);
+		peal_window_follow(&w, size, una, una, 0, 0, queue);
 	}
 	return una;
 }
@@ -181,10 +198,10 @@ TEST_CASE("a window doubles up to the threshold that a queue has set", "[parts]"
 {
 	peal_window w = full_window(16);
 
-	peal_window_follow(&w, 16, 16, 16, 0, true);
+	peal_window_follow(&w, 16, 16, 16, 0, 0, true);
 	CHECK(w.size == 32);
 	/* Not by packets that did not need it. */
-	peal_window_follow(&w, 1, 17, 20, 0, false);
+	peal_window_follow(&w, 1, 17, 20, 0, 0, false);
 	CHECK(w.size == 32);
 	peal_window_lose(&w, 50, true, PEAL_LOSS_REQUEST);
 	CHECK(w.size == 16);
@@ -193,14 +210,14 @@ TEST_CASE("a window doubles up to the threshold that a queue has set", "[parts]"
 	peal_window_silence(&w, 60, true);
 	peal_window_mark(&w, 60);
 	CHECK(w.size == 16);
-	peal_window_follow(&w, 4, 49, 60, 0, true);
+	peal_window_follow(&w, 4, 49, 60, 0, 0, true);
 	CHECK(w.size == 16);
-	peal_window_follow(&w, 4, 53, 64, 0, true);
+	peal_window_follow(&w, 4, 53, 64, 0, 0, true);
 	CHECK(w.size == 16);
 	/* One packet a round trip. */
 	round_trips(w, 64, 4, true);
 	CHECK(w.size == 20);
-	peal_window_configure(&w, 0, 12);
+	peal_window_configure(&w, 0, 12, 0);
 	CHECK(w.size == 1);
 }
 
@@ -253,8 +270,16 @@ TEST_CASE("losses of READ responses take an eighth until the window may have gro
 	CHECK(lose_again(12) == (size + 12) / 2);
 }
 
-TEST_CASE("a window grows by 1,500 bytes, and by three quarters of that after a mark", "[parts]")
+TEST_CASE("a window grows by what TCP's packets have, and by less after a mark", "[parts]")
 {
+	/* In eighths of a packet with its headers. */
+	struct Growth {
+		std::uint8_t mtu_shift;
+		std::uint32_t route_mtu, full, marked;
+	};
+	const auto growth =
+		GENERATE(Growth{10, 1500, 11, 7}, Growth{10, 9000, 33, 42}, Growth{12, 4500, 8, 5},
+			 Growth{12, 9000, 9, 11}, Growth{12, 65536, 9, 11}, Growth{12, 0, 8, 5});
 	peal_window w = {};
 	/* The first round trip ends the recovery. */
 	const auto grown_in_80_trips = [&w] {
@@ -265,40 +290,37 @@ TEST_CASE("a window grows by 1,500 bytes, and by three quarters of that after a 
 		return Approx(w.size - before).margin(1);
 	};
 
-	peal_window_configure(&w, 1000, 10);
+	peal_window_configure(&w, 10000, growth.mtu_shift, growth.route_mtu);
 	peal_window_reset(&w);
 	w.size = 300;
 	w.threshold = 300;
-	/* 1,500 bytes are 11/8 of a packet with its headers. */
-	CHECK(grown_in_80_trips() == 110);
+	CHECK(grown_in_80_trips() == 10 * growth.full);
 	peal_window_mark(&w, w.recovered);
-	CHECK(grown_in_80_trips() == 90);
+	CHECK(grown_in_80_trips() == 10 * growth.marked);
 	/* A loss takes half, so it grows at the full rate again. */
 	peal_window_lose(&w, w.recovered, true, PEAL_LOSS_REQUEST);
-	CHECK(grown_in_80_trips() == 110);
+	CHECK(grown_in_80_trips() == 10 * growth.full);
 }
 
-TEST_CASE("an ACK for most of the window opens a quarter of it", "[parts]")
+TEST_CASE("of what the peer has dropped a quarter of the window is sent at once", "[parts]")
 {
 	const bool queue = GENERATE(false, true);
-	peal_window w = full_window(160);
+	peal_window w = full_window(320);
 
-	/* Packets 0 to 159 are in flight, and 0 is lost. */
-	peal_window_lose(&w, 160, queue, PEAL_LOSS_REQUEST);
-	CHECK(w.size == (queue ? 80 : 140));
-	/* Small steps open what they acknowledge. */
-	peal_window_follow(&w, 20, 20, 160, 0, queue);
-	CHECK(w.size == (queue ? 80 : 140));
-	peal_window_follow(&w, 130, 150, 160, 0, queue);
-	CHECK(w.size == (queue ? 30 : 140));
-	/* From there on it doubles until it has its size again. */
-	peal_window_follow(&w, 10, 160, 160, 0, queue);
-	if (queue) {
-		round_trips(w, 160, 1, true);
-		CHECK(w.size == 60);
-		round_trips(w, 190, 1, true);
-		CHECK(w.size == 80);
-	}
+	/* Packets 0 to 319 are in flight, and 0 is lost. The peer keeps 127 of those behind it. */
+	peal_window_lose(&w, 320, queue, PEAL_LOSS_GOES_BACK);
+	CHECK(w.size == (queue ? 160 : 280));
+	/* If it had dropped few, all could be sent. */
+	peal_window_follow(&w, 1, 1, 320, 40, 0, queue);
+	CHECK(w.size == (queue ? 160 : 280));
+	peal_window_follow(&w, 127, 128, 320, 192, 0, queue);
+	CHECK(w.size == (queue ? 40 : 280));
+	/* Each ACK of these makes room for one more, until the window has its size again. */
+	for (std::uint32_t una = 129; una <= 168; una++)
+		peal_window_follow(&w, 1, una, 320, 0, 0, queue);
+	CHECK(w.size == (queue ? 80 : 280));
+	peal_window_follow(&w, 100, 268, 320, 0, 0, queue);
+	CHECK(w.size == (queue ? 160 : 280));
 }
 
 TEST_CASE("a quarter of the window leaves at once, and an eighth after a loss", "[parts]")
@@ -318,12 +340,12 @@ TEST_CASE("losses that follow each other closely mean a queue", "[parts]")
 
 	for (int i = 0; i < 2; ++i) {
 		una += 7;
-		peal_window_follow(&w, 7, una, una, 0, false);
+		peal_window_follow(&w, 7, una, una, 0, 0, false);
 		peal_window_lose(&w, una, false, PEAL_LOSS_REQUEST);
 	}
 	CHECK(w.size == 392);
 	una += 7;
-	peal_window_follow(&w, 7, una, una, 0, false);
+	peal_window_follow(&w, 7, una, una, 0, 0, false);
 	peal_window_lose(&w, una, false, PEAL_LOSS_REQUEST);
 	CHECK(w.size == 196);
 	CHECK(w.threshold == 196);
@@ -338,7 +360,7 @@ TEST_CASE("every fifth loss counts as one with a queue, if the peer goes back", 
 	for (int i = 0; i < 5; ++i) {
 		CHECK(w.threshold > 1000);
 		una += 100;
-		peal_window_follow(&w, 100, una, una, 0, false);
+		peal_window_follow(&w, 100, una, una, 0, 0, false);
 		peal_window_lose(&w, una, false,
 				 goes_back ? PEAL_LOSS_GOES_BACK : PEAL_LOSS_REQUEST);
 	}
@@ -355,7 +377,7 @@ TEST_CASE("marks take half of their share, and 30 % at least", "[parts]")
 	CHECK(w.size == 100);
 	una = round_trips(w, una, 100, true);
 	const std::uint32_t size = w.size;
-	CHECK(size == 174);
+	CHECK(size == 162);
 	peal_window_mark(&w, una);
 	CHECK(w.size == size - size * 3 / 10);
 }
@@ -369,7 +391,7 @@ TEST_CASE("without marks and queue a window grows by an eighth after some round 
 	const std::uint32_t una = round_trips(w, 0, 40, false);
 
 	/* It may have been marks that told of the queue, until their share is forgotten. */
-	CHECK(w.size == 119);
+	CHECK(w.size == 120);
 	round_trips(w, una, 60, false);
 	CHECK(w.size == 1000);
 }
@@ -393,17 +415,17 @@ TEST_CASE("slow answers in a row keep a window from growing, and more of them ha
 {
 	peal_window w = full_window(32);
 
-	peal_window_follow(&w, 1, 1, 32, 1, true);
+	peal_window_follow(&w, 1, 1, 32, 0, 1, true);
 	CHECK(w.size == 33);
 	for (std::uint8_t slow = 2; slow < 8; slow++) {
-		peal_window_follow(&w, 1, slow, 40, slow, true);
+		peal_window_follow(&w, 1, slow, 40, 0, slow, true);
 		CHECK(w.size == 33);
 	}
-	peal_window_follow(&w, 1, 8, 40, 8, true);
+	peal_window_follow(&w, 1, 8, 40, 0, 8, true);
 	CHECK(w.size == 17);
-	peal_window_follow(&w, 1, 39, 60, 255, true);
+	peal_window_follow(&w, 1, 39, 60, 0, 255, true);
 	CHECK(w.size == 17);
-	peal_window_follow(&w, 1, 40, 60, 255, true);
+	peal_window_follow(&w, 1, 40, 60, 0, 255, true);
 	CHECK(w.size == 9);
 }
 
@@ -430,7 +452,7 @@ TEST_CASE("packets numbered anew do not keep a window from growing", "[parts]")
 	peal_window_silence(&w, 50, false);
 	CHECK(w.size == 16);
 	peal_window_set_psn(&w, 0x900000);
-	peal_window_follow(&w, 10, 0x90000a, 0x90000a, 0, false);
+	peal_window_follow(&w, 10, 0x90000a, 0x90000a, 0, 0, false);
 	CHECK(w.size == 26);
 }
 
