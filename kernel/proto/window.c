@@ -34,10 +34,10 @@
  */
 #define CALM_RESPONSE	128
 /*
- * Growth in a round trip is counted in eighths of a packet with its headers. TCP grows by about half
- * a packet a round trip, and its packets are as large as the route's MTU permits (CUBIC, RFC 9438,
- * 4.3). A mark takes from the window what it takes from TCP, so a bit more than TCP's growth is
- * right. A loss takes half, and TCP loses less, so the growth is one packet at least, and
+ * Growth in a round trip is counted in eighths of a packet with its headers. TCP grows by about
+ * half a packet a round trip, and its packets are as large as the route's MTU permits (CUBIC, RFC
+ * 9438, 4.3). A mark takes from the window what it takes from TCP, so a bit more than TCP's growth
+ * is right. A loss takes half, and TCP loses less, so the growth is one packet at least, and
  * GROWTH_BYTES at least.
  */
 #define GROWTH_PACKET	8
@@ -133,6 +133,7 @@ static void peal_window_cut(struct peal_window *w, u32 by, u32 top, bool lasting
 	if (w->shrunk)
 		return;
 	w->shrunk = true;
+	w->frozen = true;
 	w->recovered = top;
 	w->grown = 0;
 	w->growth = growth;
@@ -153,6 +154,7 @@ void peal_window_mark(struct peal_window *w, u32 top)
 void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss loss)
 {
 	u32 by = w->size / WINDOW_PARTS;
+	bool frozen;
 
 	w->dense = w->since_loss < DENSE_PACKETS ? min(w->dense + 1, DENSE) : 1;
 	w->since_loss = 0;
@@ -169,7 +171,15 @@ void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss
 		if (loss == PEAL_LOSS_RESPONSE && w->calm && w->calm < CALM_RESPONSE)
 			by = DIV_ROUND_UP(w->size, WINDOW_PARTS);
 	}
+	/*
+	 * Growth goes on after a loss with a queue. Each further gap in the same round trip delays
+	 * the end of the recovery by another one. Otherwise a flow with two gaps would grow less
+	 * than others each time. A peer that goes back needs all packets again, so it gets no more.
+	 * Neither does a READ, whose missing responses are requested together.
+	 */
+	frozen = w->shrunk ? w->frozen : !queue || loss != PEAL_LOSS_REQUEST;
 	peal_window_cut(w, by, top, queue, w->full_growth);
+	w->frozen = frozen;
 }
 
 void peal_window_silence(struct peal_window *w, u32 top, bool queue)
@@ -218,8 +228,8 @@ void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u3
 	}
 	if (slow >= WINDOW_STAY || held || 2 * (packets + behind) < w->size)
 		return;
-	/* What `burst` has taken comes back while the window is still shrunk. */
-	if (w->shrunk && (w->burst == WINDOW_MOST || w->size >= w->threshold))
+	/* What `burst` has taken comes back in any case. */
+	if (w->shrunk && w->frozen && (w->burst == WINDOW_MOST || w->size >= w->threshold))
 		return;
 	if (w->size < w->threshold) {
 		peal_window_set(w, min(w->size + packets, w->threshold));

@@ -32,7 +32,8 @@ struct peal_window {
 	u16 growth;		/* the one of these two that the last cut has chosen */
 	u16 calm;		/* round trips until it may grow by an eighth */
 	u32 burst;		/* while shrunk: most packets that are sent again at once */
-	bool shrunk;		/* it shrank and stays as it is until una reaches `recovered` */
+	bool shrunk;		/* it shrank, and una has not reached `recovered` */
+	bool frozen;		/* while shrunk: it does not grow */
 	u32 recovered;		/* PSN after the last packet sent when it shrank */
 	u32 round;		/* PSN after the last packet of the current round trip */
 	bool marked;		/* the network has marked a packet in this round trip */

@@ -302,6 +302,21 @@ TEST_CASE("a window grows by what TCP's packets have, and by less after a mark",
 	CHECK(grown_in_80_trips() == 10 * growth.full);
 }
 
+TEST_CASE("a window grows while it recovers, unless the peer goes back or responses are lost",
+	  "[parts]")
+{
+	const auto loss = GENERATE(PEAL_LOSS_REQUEST, PEAL_LOSS_GOES_BACK, PEAL_LOSS_RESPONSE);
+	const bool queue = GENERATE(false, true);
+	peal_window w = full_window(200);
+
+	/* A second gap keeps una below `recovered` for another round trip. */
+	peal_window_lose(&w, 200, queue, loss);
+	const std::uint32_t size = w.size;
+	for (std::uint32_t una = 1; una < 200; una++)
+		peal_window_follow(&w, 1, una, 200, 0, 0, queue);
+	CHECK(w.size == (queue && loss == PEAL_LOSS_REQUEST ? size + 1 : size));
+}
+
 TEST_CASE("of what the peer has dropped a quarter of the window is sent at once", "[parts]")
 {
 	const bool queue = GENERATE(false, true);
