@@ -996,8 +996,8 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 		r->lone = 0;
 		r->probe = PEAL_PROBE_NONE;
 		/*
-		 * The path is back, and what was in flight when it broke is lost. The peer's NAK
-		 * may be lost, too, so ask soon.
+		 * The path is back. The packets that were in flight when it broke are lost. The
+		 * NAK for them may be lost, too. So ask soon.
 		 */
 		if (back && una != inflight->top)
 			requester->probe_at = now + peal_rto_patience(&requester->rto);

@@ -29,8 +29,8 @@
 #define CALM_MOST	1024
 /*
  * READ responses come in bursts of a piece, which meet a full queue more often than the packets of
- * others do. So a lost response takes only a part if the window has this many round trips or fewer
- * to go until it may have grown back. Others have the room then.
+ * others do. So a lost response takes only a part if the window may have grown back in fewer round
+ * trips than this. Others have the room then.
  */
 #define CALM_RESPONSE	128
 /*

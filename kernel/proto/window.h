@@ -6,10 +6,9 @@
  * a threshold, which is what the path carried when a queue was last seen. Above the threshold it
  * grows by about a packet a round trip, at a rate that shares the path with TCP. It grows by an
  * eighth if it has had the time to grow back after a cut and round trips still show no queue. A
- * queue is also
- * what tells the losses apart: a loss with a queue halves the window and sets the threshold. A loss
- * without one takes an eighth, which comes back at once, so that random loss does not slow a path
- * that is not full. Marks take what DCTCP takes (RFC 8257, 3.3).
+ * queue is also what tells the losses apart: a loss with a queue halves the window and sets the
+ * threshold. A loss without one takes an eighth, which comes back at once, so that random loss does
+ * not slow a path that is not full. Marks take what DCTCP takes (RFC 8257, 3.3).
  *
  * Owns: the size of the window, its growth and its cuts, and how often a packet carries AckReq.
  * Does not know: which packets are in flight, what a round trip takes (timers.h).

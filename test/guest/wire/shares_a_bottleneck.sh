@@ -97,8 +97,8 @@ case ${1:-} in
 all) all_scenes ;;
 [0-9]*) scene "$@" ;;
 "")
-	# In one run the worst of eight flows got 95 % of the best. The worst of sixteen READs got 65 to 81 % in runs of 20 s,
-	# and 79 % in one of 40 s.
+	# In one run the worst of eight flows got 94 % of the best. The worst of sixteen READs got 66 and 75 % in two runs of
+	# 20 s, and 79 % in one of 40 s.
 	scene 30 2 fifo --flows 8 --operation write --time 20000
 	expect link 92 101
 	expect jain 0.97 1
@@ -118,7 +118,7 @@ all) all_scenes ;;
 		expect dropped 0 "$(($(queue_figure sent) / 1000))"
 		counters_agree
 	done
-	# A READ got 50 to 54 % of the bytes in seven runs of 20 s.
+	# A READ got 50 % of the bytes in one run of 20 s.
 	for scene in "30 2 fifo --operation write" "30 2 red --operation send" "30 2 fifo --operation read --time 20000"; do
 		# shellcheck disable=SC2086 # its words
 		scene $scene --flows 1 --tcp "$share_address"
