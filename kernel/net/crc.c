@@ -178,11 +178,8 @@ u32 peal_crc_gather_pieces(u32 crc, void *to, u32 front, struct peal_crc_source 
 		crc = peal_crc_add(crc, begin, front, fpu);
 	for (; bytes; bytes -= n, to += n) {
 		if (!from->left) {
-			/* The last piece may have left the cursor at the end of an entry. */
-			peal_cursor_skip(from->cursor, 0);
 			from->left = from->bytes;
-			from->piece = peal_cursor_here(from->cursor, &from->left);
-			peal_cursor_skip(from->cursor, from->left);
+			from->piece = peal_cursor_take(from->cursor, &from->left);
 			from->bytes -= from->left;
 		}
 		n = min(bytes, from->left);

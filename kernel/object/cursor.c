@@ -237,6 +237,26 @@ inline void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes)
 	return peal_target_at(&cursor->target[cursor->at], cursor->offset, bytes);
 }
 
+static __always_inline void peal_cursor_step(struct peal_cursor *cursor, u64 bytes)
+{
+	cursor->offset += bytes;
+	cursor->left -= bytes;
+}
+
+/*
+ * Take the next contiguous bytes, at most *bytes of them, and set *bytes to their number. The
+ * cursor must have *bytes left. Return: their address.
+ */
+void *peal_cursor_take(struct peal_cursor *cursor, u64 *bytes)
+{
+	void *here;
+
+	peal_cursor_next_entry(cursor);
+	here = peal_cursor_here(cursor, bytes);
+	peal_cursor_step(cursor, *bytes);
+	return here;
+}
+
 /* Set @extent to the next @bytes, which are in one entry. Return: as peal_target_begin(). */
 static __always_inline bool peal_cursor_begin(const struct peal_cursor *cursor, u64 bytes,
 					      struct peal_extent *extent)
@@ -283,12 +303,6 @@ u32 peal_extents_copy(struct peal_extent to, struct peal_extent from, u64 bytes)
 	}
 	peal_copy(to.at, from.at, bytes);
 	return pieces;
-}
-
-static __always_inline void peal_cursor_step(struct peal_cursor *cursor, u64 bytes)
-{
-	cursor->offset += bytes;
-	cursor->left -= bytes;
 }
 
 /*

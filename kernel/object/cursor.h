@@ -41,6 +41,7 @@ enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table 
 void peal_cursor_skip(struct peal_cursor *cursor, u64 bytes);
 u32 peal_cursor_copy(struct peal_cursor *dst, struct peal_cursor *src, u64 bytes);
 void *peal_cursor_here(const struct peal_cursor *cursor, u64 *bytes);
+void *peal_cursor_take(struct peal_cursor *cursor, u64 *bytes);
 enum peal_odp_state peal_cursor_look_passing(const struct peal_cursor *cursor, u64 skip, u64 bytes,
 					     bool write);
 

@@ -124,13 +124,11 @@ static enum peal_drop peal_raw_receive(struct peal_qp *qp, struct peal_notify *n
 		peal_receive_refuse(qp, notify, 0, bytes, reason);
 		return PEAL_DROP_none;
 	}
-	peal_cursor_skip(&to, 0);	/* to an entry with room */
 	for (at = 0; at < bytes; at += piece) {
 		piece = bytes - at;
-		here = peal_cursor_here(&to, &piece);
+		here = peal_cursor_take(&to, &piece);
 		/* The range lies inside the skb. */
 		WARN_ON_ONCE(skb_copy_bits(frame->skb, at, here, piece));
-		peal_cursor_skip(&to, piece);
 	}
 	peal_cursor_end(&to);
 	peal_qp_complete_recv(qp, notify, &cqe);

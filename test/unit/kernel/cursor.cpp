@@ -552,4 +552,17 @@ TEST_CASE("here is the next byte, and how many follow it", "[cursor]")
 	bytes = 5;
 	CHECK(peal_cursor_here(&cursor, &bytes) == &regions[0].byte(3099));
 	CHECK(bytes == 1);
+
+	/* The same bytes again, one piece after the other. */
+	REQUIRE(peal_cursor_local(&cursor, nullptr, nullptr, sges, 3, PEAL_GATHER) ==
+		PEAL_REASON_NONE);
+	bytes = 1 << 20;
+	CHECK(peal_cursor_take(&cursor, &bytes) == &regions[0].byte(16));
+	CHECK(bytes == 8);
+	bytes = 2999;
+	CHECK(peal_cursor_take(&cursor, &bytes) == &regions[0].byte(100));
+	CHECK(bytes == 2999);
+	bytes = 5;
+	CHECK(peal_cursor_take(&cursor, &bytes) == &regions[0].byte(3099));
+	CHECK(bytes == 1);
 }
