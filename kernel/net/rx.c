@@ -236,7 +236,7 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train
 	struct peal_rx_icrcs icrcs = { 0 };
 	enum peal_drop drop = PEAL_DROP_short;
 	const struct udphdr *udp;
-	u32 number = 0, packets;
+	u32 number = 0, packets, most;
 
 	peal_epoch_assert_held();
 	if (!pskb_may_pull(skb, at + sizeof(*udp)))
@@ -258,10 +258,13 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train
 	bytes = skb->len;
 	segment = train ? skb_shinfo(skb)->gso_size : bytes;
 	peal_demux_begin(&delivery, port, budget);
+	rx.skb = NULL;
 	for (at = 0; at < bytes; at += packets * segment, number += packets) {
 		packets = 1;
-		/* Delivery may give the last packet an skb of its own. */
-		peal_rx_begin(skb, &rx);
+		/* Delivery may have given the last packet an skb of its own. */
+		if (rx.skb != skb)
+			peal_rx_begin(skb, &rx);
+		rx.marked = false;
 		rx.train = train;
 		rx.number = number;
 		rx.at = at;
@@ -281,8 +284,9 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train
 			peal_rx_drop(port, &rx, drop);
 			continue;
 		}
-		if (train)
-			peal_rx_extend(&rx, peal_demux_takes(&delivery, qp, &rx));
+		most = train ? peal_demux_takes(&delivery, qp, &rx) : 1;
+		if (most > 1)
+			peal_rx_extend(&rx, most);
 		packets = peal_packet_count(&rx.packet);
 		peal_count_by(port->table, packets_received, packets);
 		peal_count_by(port->table, packet_bytes_received, packets * rx.bytes);

@@ -16,48 +16,10 @@
 /* The payloads of two packets are compared in pieces of this many bytes. */
 #define PEAL_RX_PIECE	64
 
-void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx)
+/* Let @part, which ends in front of offset @at from skb->data, become the one that has this byte. */
+static noinline void peal_rx_find_part(const struct sk_buff *skb, struct peal_rx_part *part, u32 at)
 {
-	const struct udphdr *udp = (struct udphdr *)(skb->data - sizeof(*udp));
-
-	rx->skb = skb;
-	rx->at = 0;
-	rx->bytes = skb->len;
-	rx->number = 0;
-	rx->train = false;
-	rx->marked = false;
-	rx->ipv6 = peal_arrival(skb)->ipv6;
-	rx->vlan_id = peal_arrival(skb)->vlan_id;
-	rx->multicast = peal_rx_is_multicast(skb, rx->ipv6);
-	rx->flow = (__force u16)udp->source;
-	if (rx->ipv6) {
-		memcpy(rx->sgid.raw, &ipv6_hdr(skb)->saddr, sizeof(rx->sgid));
-		memcpy(rx->dgid.raw, &ipv6_hdr(skb)->daddr, sizeof(rx->dgid));
-	} else {
-		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, (struct in6_addr *)rx->sgid.raw);
-		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr, (struct in6_addr *)rx->dgid.raw);
-	}
-}
-
-/* A contiguous part of an skb: its linear part or a fragment. */
-struct peal_rx_part {
-	u32 begin, end;		/* offsets from skb->data */
-	const u8 *bytes;	/* NULL: not addressable */
-	u32 next;		/* index of the fragment behind it */
-};
-
-static struct peal_rx_part peal_rx_linear(const struct sk_buff *skb)
-{
-	return (struct peal_rx_part){ .end = skb_headlen(skb), .bytes = skb->data };
-}
-
-/*
- * Return: the packet at offset @at from skb->data, if it lies in one part of the skb; or NULL.
- * @part is that part or one before it, and becomes it.
- */
-static const u8 *peal_rx_here(const struct peal_rx_packet *rx, struct peal_rx_part *part, u32 at)
-{
-	const struct skb_shared_info *shared = skb_shinfo(rx->skb);
+	const struct skb_shared_info *shared = skb_shinfo(skb);
 	const skb_frag_t *fragment;
 
 	while (at >= part->end && part->next < shared->nr_frags) {
@@ -66,7 +28,17 @@ static const u8 *peal_rx_here(const struct peal_rx_packet *rx, struct peal_rx_pa
 		part->end += skb_frag_size(fragment);
 		part->bytes = skb_frag_address_safe(fragment);
 	}
-	if (!part->bytes || at < part->begin || at + rx->bytes > part->end)
+}
+
+/*
+ * Return: the packet at offset @at from skb->data, if it lies in one part of the skb; or NULL.
+ * @part is that part or one before it, and becomes it.
+ */
+static const u8 *peal_rx_here(const struct peal_rx_packet *rx, struct peal_rx_part *part, u32 at)
+{
+	if (unlikely(at >= part->end))
+		peal_rx_find_part(rx->skb, part, at);
+	if (unlikely(!part->bytes || at < part->begin || at + rx->bytes > part->end))
 		return NULL;
 	return part->bytes + (at - part->begin);
 }
@@ -80,21 +52,46 @@ static const u8 *peal_rx_behind(const struct peal_rx_packet *rx, struct peal_rx_
 	return peal_rx_here(rx, part, at);
 }
 
+void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx)
+{
+	const struct udphdr *udp = (struct udphdr *)(skb->data - sizeof(*udp));
+
+	rx->skb = skb;
+	rx->at = 0;
+	rx->bytes = skb->len;
+	rx->number = 0;
+	rx->train = false;
+	rx->marked = false;
+	rx->part = (struct peal_rx_part){ .end = skb_headlen(skb), .bytes = skb->data };
+	rx->ipv6 = peal_arrival(skb)->ipv6;
+	rx->vlan_id = peal_arrival(skb)->vlan_id;
+	rx->multicast = peal_rx_is_multicast(skb, rx->ipv6);
+	rx->flow = (__force u16)udp->source;
+	if (rx->ipv6) {
+		memcpy(rx->sgid.raw, &ipv6_hdr(skb)->saddr, sizeof(rx->sgid));
+		memcpy(rx->dgid.raw, &ipv6_hdr(skb)->daddr, sizeof(rx->dgid));
+	} else {
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, (struct in6_addr *)rx->sgid.raw);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr, (struct in6_addr *)rx->dgid.raw);
+	}
+}
+
 /*
  * The headers are read from a copy, unless they lie in the linear part. The sender may still write
  * the other parts.
  */
 enum peal_drop peal_rx_parse(struct peal_rx_packet *rx)
 {
-	struct peal_rx_part part = peal_rx_linear(rx->skb);
 	u32 linear = min_t(u32, rx->bytes, PEAL_HEADERS_MAX);
 	enum peal_drop drop;
 
-	rx->here = peal_rx_here(rx, &part, rx->at);
+	rx->here = peal_rx_here(rx, &rx->part, rx->at);
 	rx->bth = rx->headers;
 	if (rx->at + linear <= skb_headlen(rx->skb))
 		rx->bth = rx->skb->data + rx->at;
-	else if (likely(rx->here))
+	else if (likely(rx->here && linear == PEAL_HEADERS_MAX))
+		memcpy(rx->headers, rx->here, PEAL_HEADERS_MAX);
+	else if (rx->here)
 		memcpy(rx->headers, rx->here, linear);
 	else if (WARN_ON_ONCE(skb_copy_bits(rx->skb, rx->at, rx->headers, linear)))
 		memset(rx->headers, 0, linear);		/* the range lies inside the skb */
@@ -167,6 +164,7 @@ bool peal_rx_own(struct peal_rx_packet *rx)
 	*peal_arrival(skb) = *peal_arrival(rx->skb);
 	rx->payload -= rx->at;
 	rx->here = skb->data;
+	rx->part = (struct peal_rx_part){ .end = rx->bytes, .bytes = skb->data };
 	rx->at = 0;
 	rx->number = 0;
 	rx->train = false;
@@ -271,7 +269,7 @@ void peal_rx_check_train(const struct peal_rx_packet *rx, struct peal_rx_icrcs *
 	u32 most = min_t(u32, (rx->skb->len - rx->at) / rx->bytes, BITS_PER_TYPE(icrcs->right));
 	u32 end = rx->bytes - PEAL_ICRC_BYTES, head_bytes, word_crc, crc, n;
 	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)] PEAL_UNINITIALIZED;
-	struct peal_rx_part part = peal_rx_linear(rx->skb);
+	struct peal_rx_part part = rx->part;
 	const u16 first_id = rx->ipv6 ? 0 : ntohs(ip_hdr(rx->skb)->id) + rx->number;
 	u16 id = first_id;
 	const u32 word = sizeof(__be32);	/* the first of the BTH */
@@ -304,7 +302,7 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 	u32 most_in_skb = (rx->skb->len - rx->at) / rx->bytes, crc, psn = rx->packet.psn;
 	u32 header_bytes = rx->packet.header_bytes, end = rx->bytes - PEAL_ICRC_BYTES;
 	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)] PEAL_UNINITIALIZED;
-	struct peal_rx_part part = peal_rx_linear(rx->skb);
+	struct peal_rx_part part = rx->part;
 	u16 id = rx->ipv6 ? 0 : ntohs(ip_hdr(rx->skb)->id);
 	bool fpu, ack_request = rx->packet.ack_request;
 	u8 headers[PEAL_HEADERS_MAX] PEAL_UNINITIALIZED;
@@ -313,8 +311,6 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 	__le32 icrc;
 
 	most = min(most, most_in_skb);
-	if (most < 2)
-		return;
 	head_bytes = peal_rx_icrc_head(rx, head);
 	fpu = peal_fpu_begin(most * rx->bytes);
 	head_crc = peal_crc_begin(head, head_bytes, rx->ipv6, fpu);
@@ -377,17 +373,15 @@ void peal_rx_copy(const struct peal_rx_packet *rx, u32 offset, void *to, u32 byt
 void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u32 bytes)
 {
 	u32 payload = rx->packet.payload_bytes, offset = 0, at = rx->at, n;
-	struct peal_rx_part part = peal_rx_linear(rx->skb);
+	struct peal_rx_part part = rx->part;
 	const u8 *here = rx->here, *behind = NULL;
 	bool fpu = peal_fpu_begin_copy(bytes, payload);
 	u64 room;
 	void *dst;
 
-	peal_cursor_skip(to, 0);	/* to an entry with room */
 	while (bytes) {
 		room = bytes;
-		dst = peal_cursor_here(to, &room);
-		peal_cursor_skip(to, room);
+		dst = peal_cursor_take(to, &room);
 		bytes -= room;
 		for (; room; room -= n, dst += n, offset += n) {
 			if (offset == payload) {	/* the next packet of the run */

@@ -40,6 +40,13 @@ static inline struct peal_arrival *peal_arrival(struct sk_buff *skb)
 	return (struct peal_arrival *)skb->cb;
 }
 
+/* A contiguous part of an skb: its linear part or a fragment. */
+struct peal_rx_part {
+	u32 begin, end;			/* offsets from skb->data */
+	const u8 *bytes;		/* NULL: not addressable */
+	u32 next;			/* index of the fragment behind it */
+};
+
 /*
  * One received packet, or a run of packets (packet.h). An skb may be a train: it holds several
  * packets, one behind the other, with the IP and UDP headers of the first, as the sender's
@@ -60,6 +67,7 @@ struct peal_rx_packet {
 	u16 flow;			/* UDP source port, in network order */
 	struct peal_packet packet;
 	u32 payload;			/* offset from skb->data */
+	struct peal_rx_part part;	/* has the first byte of the first packet */
 	const u8 *here;			/* the first packet, if it lies in one place; or NULL */
 	const u8 *bth;			/* the headers that were read, in the skb or in `headers` */
 	u8 headers[PEAL_HEADERS_MAX];

@@ -21,18 +21,21 @@ static void peal_message_init(struct peal_message *message, const struct peal_wq
 {
 	const struct peal_op *op = peal_op(wqe->opcode);
 	u64 last = wqe->length ? wqe->length - 1 : 0;
-	bool local = op->local || !op->transports;
 
-	*message = (struct peal_message) {
-		.wqe = *wqe,
-		.op = op,
-		.transport = transport,
-		.mtu_shift = mtu_shift,
-		.psn = psn,
-		.piece = PEAL_READ_PIECE,
-		.local = local,
-		.packets = local ? 0 : op->atomic ? 1 : (last >> mtu_shift) + 1,
-	};
+	message->wqe = *wqe;
+	message->op = op;
+	message->transport = transport;
+	message->mtu_shift = mtu_shift;
+	message->psn = psn;
+	message->piece = PEAL_READ_PIECE;
+	message->old_piece = 0;
+	message->pieces_from = 0;
+	message->old_from = 0;
+	message->local = op->local || !op->transports;
+	message->done = false;
+	message->status = 0;
+	message->reason = 0;
+	message->packets = message->local ? 0 : op->atomic ? 1 : (last >> mtu_shift) + 1;
 }
 
 static bool peal_message_is_read(const struct peal_message *message)

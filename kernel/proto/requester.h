@@ -321,6 +321,17 @@ static inline u32 peal_requester_unsent(const struct peal_requester *requester)
 	return requester->inflight.head - requester->inflight.sending;
 }
 
+/*
+ * Would next() return PEAL_BLOCKED_EMPTY, because everything has left and nothing is to be sent
+ * again? If not, next() may still return it.
+ */
+static inline bool peal_requester_is_empty(const struct peal_requester *requester)
+{
+	return !peal_requester_unsent(requester) && !requester->rnr_until &&
+	       requester->retransmit.next == requester->retransmit.end &&
+	       !requester->retransmit.probe && !requester->inflight.failed;
+}
+
 /* All posted messages have completed. */
 static inline bool peal_requester_idle(const struct peal_requester *requester)
 {

@@ -541,22 +541,27 @@ static enum peal_reason peal_wire_find(const struct peal_wire *w, u32 message, b
 /* ---- the requester may send ---- */
 
 /*
- * Check all local keys before the first packet. Each packet checks them again, because keys may
- * become invalid in between. So a message of one packet needs no check before. On UC it is checked,
- * because UC goes on after the failure, and no PSN may be missing then.
+ * Must all local keys be checked before the first packet? Each packet checks them again, because
+ * keys may become invalid in between. So a message of one packet needs no check before. On UC it is
+ * checked, because UC goes on after the failure, and no PSN may be missing then.
  */
-static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
+static bool peal_wire_wants_check(const struct peal_qp *qp)
 {
 	const struct peal_wqe *wqe = &qp->sq.wqe;
 	const struct peal_op *op = peal_op(wqe->opcode);
+
+	return !wqe->inline_data && !op->local &&
+	       !(op->sends && wqe->length <= 1 << peal_qp_mtu_shift(qp) && peal_qp_is_reliable(qp));
+}
+
+static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
+{
+	const struct peal_wqe *wqe = &qp->sq.wqe;
 	struct peal_cursor cursor PEAL_UNINITIALIZED;
 	enum peal_reason reason;
 
-	if (wqe->inline_data || op->local ||
-	    (op->sends && wqe->length <= 1 << peal_qp_mtu_shift(qp) && peal_qp_is_reliable(qp)))
-		return PEAL_REASON_NONE;
 	reason = peal_cursor_local(&cursor, qp->table, qp->ib.pd, qp->sq.sge, wqe->num_sge,
-				   !op->sends);
+				   !peal_op(wqe->opcode)->sends);
 	if (likely(!reason))
 		peal_cursor_end(&cursor);
 	return reason;
@@ -571,7 +576,7 @@ static void peal_wire_post(struct peal_wire *w)
 	struct peal_qp *qp = w->base.qp;
 	struct peal_wqe *wqe = &qp->sq.wqe;
 	u32 message = peal_requester_head(&w->requester);
-	enum peal_reason reason;
+	enum peal_reason reason = PEAL_REASON_NONE;
 	u8 fault;
 
 	wqe->more = peal_sq_is_followed(&qp->sq);
@@ -585,7 +590,8 @@ static void peal_wire_post(struct peal_wire *w)
 			   peal_requester_psn(&w->requester));
 	memcpy(peal_wire_sge(w, message), qp->sq.sge, wqe->num_sge * sizeof(*qp->sq.sge));
 	peal_requester_post(&w->requester, wqe);
-	reason = peal_wire_check_keys(qp);
+	if (peal_wire_wants_check(qp))
+		reason = peal_wire_check_keys(qp);
 	fault = peal_sender_fault(qp);
 	if (unlikely(fault))
 		peal_requester_fail_message(&w->requester, message, fault, PEAL_REASON_FAULT);
@@ -705,15 +711,17 @@ static void peal_wire_flush_train(struct peal_wire *w, struct peal_train *train)
 }
 
 /*
- * Add a packet to @train, execute a local operation, or start the next message. A packet counts as
- * lost, like one that the network drops, when there is no memory for it, or when its payload is not
- * in memory (on-demand paging). A packet that is sent again leaves alone, because the network may
- * have lost the train that it was in. Return: false when there is nothing to do now.
+ * Add a packet to @train, or execute a local operation. Start the next message when all of the last
+ * one has left. A packet counts as lost, like one that the network drops, when there is no memory
+ * for it, or when its payload is not in memory (on-demand paging). A packet that is sent again
+ * leaves alone, because the network may have lost the train that it was in. Return: false when
+ * there is nothing to do now.
  */
 static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 *now,
 			   struct peal_notify *notify, struct peal_budget *budget)
 {
 	struct peal_requester *requester = &w->requester;
+	enum peal_blocked blocked = PEAL_BLOCKED_EMPTY;
 	struct peal_outgoing out PEAL_UNINITIALIZED;
 	enum peal_reason reason = PEAL_REASON_NONE;
 	struct peal_outcome outcome;
@@ -721,14 +729,12 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 *n
 
 	if (peal_requester_unsent(requester) && peal_wire_is_elsewhere(w))
 		return false;
-	switch (peal_requester_next(requester, *now, peal_wire_most(w, budget), &out)) {
-	case PEAL_BLOCKED_NONE:
-		break;
-	case PEAL_BLOCKED_EMPTY:
-		return peal_wire_begin(w, train, *now, notify, budget);
-	default:
+	if (!peal_requester_is_empty(requester))
+		blocked = peal_requester_next(requester, *now, peal_wire_most(w, budget), &out);
+	if (blocked == PEAL_BLOCKED_EMPTY && peal_wire_begin(w, train, *now, notify, budget))
+		blocked = peal_requester_next(requester, *now, peal_wire_most(w, budget), &out);
+	if (blocked)
 		return false;
-	}
 	if (out.local) {
 		/* sq.wqe still has this WQE, because no other is fetched before it is executed. */
 		outcome = peal_sender_local(w->base.qp);
