@@ -162,11 +162,14 @@ void peal_demux_begin(struct peal_delivery *delivery, struct peal_port *port,
 /*
  * @qp: what the table had for the QP number in the same section of the epoch, or NULL.
  *
- * Return: how many packets like @rx may be delivered as one run, 1 for none but itself. Holds until
- * the next delivery.
+ * Return: how many MIDDLE packets like @rx may be delivered as one run. 0: @rx is in no run. Holds
+ * until the next delivery.
  */
 u32 peal_demux_takes(struct peal_delivery *delivery, struct peal_qp *qp,
 		     const struct peal_rx_packet *rx);
+/* May @last be delivered as the end of @run, as many packets as peal_demux_takes() allows? */
+bool peal_demux_takes_last(const struct peal_delivery *delivery, const struct peal_packet *run,
+			   const struct peal_packet *last);
 /* Deliver a packet, or a run of packets. @qp: as in peal_demux_takes(). Consumes the packets. */
 void peal_demux_deliver(struct peal_delivery *delivery, struct peal_qp *qp,
 			struct peal_rx_packet *rx);

@@ -222,6 +222,18 @@ static unsigned int peal_rx_stray(struct peal_port *port, struct sk_buff *skb, b
 	return NF_STOLEN;
 }
 
+/* If the last packet of the message follows the run @rx, let it join. */
+static noinline void peal_rx_join_last(const struct peal_delivery *delivery,
+				       struct peal_rx_packet *rx)
+{
+	struct peal_rx_packet last PEAL_UNINITIALIZED;
+
+	if (peal_rx_parse_next(rx, &last) &&
+	    peal_demux_takes_last(delivery, &rx->packet, &last.packet) &&
+	    peal_rx_icrc_is_right(&last))
+		peal_packet_join(&rx->packet, &last.packet);
+}
+
 /*
  * Inside the epoch. Check and deliver what @skb holds for @port: one packet, or a @train of them.
  * skb->data is at the IP header. @qp: as in peal_demux_takes().
@@ -284,12 +296,15 @@ static void peal_rx_take(struct peal_port *port, struct sk_buff *skb, bool train
 			peal_rx_drop(port, &rx, drop);
 			continue;
 		}
-		most = train ? peal_demux_takes(&delivery, qp, &rx) : 1;
+		most = train ? peal_demux_takes(&delivery, qp, &rx) : 0;
 		if (most > 1)
 			peal_rx_extend(&rx, most);
+		if (most)
+			peal_rx_join_last(&delivery, &rx);
 		packets = peal_packet_count(&rx.packet);
 		peal_count_by(port->table, packets_received, packets);
-		peal_count_by(port->table, packet_bytes_received, packets * rx.bytes);
+		peal_count_by(port->table, packet_bytes_received,
+			      min(packets * segment, bytes - at));
 		peal_demux_deliver(&delivery, qp, &rx);
 	}
 	peal_demux_end(&delivery);

@@ -339,6 +339,17 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 	rx->packet.ack_request = ack_request;
 }
 
+bool peal_rx_parse_next(const struct peal_rx_packet *rx, struct peal_rx_packet *next)
+{
+	u32 packets = peal_packet_count(&rx->packet);
+
+	*next = *rx;
+	next->at += packets * rx->bytes;
+	next->number += packets;
+	next->bytes = min(rx->bytes, rx->skb->len - next->at);
+	return next->bytes && !peal_rx_parse(next);
+}
+
 static noinline void peal_rx_copy_pieces(const struct peal_rx_packet *rx, u32 at, void *to,
 					 u32 bytes)
 {

@@ -121,11 +121,16 @@ static inline bool peal_rx_icrc_was_right(const struct peal_rx_icrcs *icrcs, u32
 }
 
 /*
- * Make a run of the packet and of those that follow it in the train with the same headers, the next
- * PSNs and right ICRCs. @most: the most packets of the run. Call this after
+ * Make a run of the MIDDLE packet and of those that follow it in the train with the same headers,
+ * the next PSNs and right ICRCs. @most: the most packets of the run. Call this after
  * peal_rx_icrc_is_right() has returned true.
  */
 void peal_rx_extend(struct peal_rx_packet *rx, u32 most);
+/*
+ * Set @next to the packet behind @rx, which is a packet or a run of packets of a train. Return:
+ * false if there is none, or it is not valid. Its ICRC is not checked.
+ */
+bool peal_rx_parse_next(const struct peal_rx_packet *rx, struct peal_rx_packet *next);
 /* Fill @rx from @skb, which holds one packet that was checked before. */
 void peal_rx_read_again(struct sk_buff *skb, struct peal_rx_packet *rx);
 /*

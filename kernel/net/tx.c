@@ -92,8 +92,11 @@ static noinline struct page_frag *peal_tx_next_page(struct peal_tx_pages *pages)
 	return &pages->at[pages->now];
 }
 
-/* May a packet of @bytes bytes be added now? If not, the others must be sent first. */
-static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
+/*
+ * May a packet of @bytes bytes be added now? If not, the others must be sent first. @count: so many
+ * packets, from this one to the end of the message, are added together.
+ */
+static bool peal_tx_fits(struct peal_train *train, u32 bytes, u32 count, u8 tos)
 {
 	struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
 	struct page_frag *page = &pages->at[pages->now];
@@ -106,6 +109,13 @@ static bool peal_tx_fits(struct peal_train *train, u32 bytes, u8 tos)
 		peal_tx_find_limit(train);
 	if (train->packets >= train->most || train->bytes + bytes > train->limit ||
 	    skb_shinfo(train->skb)->nr_frags == MAX_SKB_FRAGS)
+		return false;
+	/*
+	 * A shorter packet is the last of a train. If the rest of the message fits another train,
+	 * all of it goes there, because a receiver would have to process this packet by itself.
+	 */
+	if (bytes < train->segment && count > 1 && count <= train->most &&
+	    count * bytes <= train->limit)
 		return false;
 	if (likely(page->page && page->offset + bytes <= page->size))
 		return true;
@@ -342,12 +352,12 @@ static noinline u32 peal_tx_front_crc(const struct peal_path *path, u32 bytes, u
 
 /*
  * The first packet of a train is in the head of the skb, behind the IP and UDP headers, which
- * peal_tx_send() writes. Most trains have no other. Its BTH is masked in place for the ICRC. The
- * CRC of the IP and UDP headers is often known, because a packet of the same length left before.
- * @number: of the packet in the run @packet. Return: false when there is no memory.
+ * peal_tx_send() writes. Most trains have no other. Its BTH is masked in place for the ICRC. The CRC of the IP and
+ * UDP headers is often known, because a packet of the same length left before. Return: false when
+ * there is no memory.
  */
-static bool peal_tx_first(struct peal_train *train, const struct peal_packet *packet, u32 number,
-			  u32 bytes, struct peal_crc_source *source)
+static bool peal_tx_first(struct peal_train *train, const struct peal_packet *packet, u32 bytes,
+			  struct peal_crc_source *source)
 {
 	struct peal_path *path = train->path;
 	u32 ip_bytes = peal_tx_ip_bytes(path), front = ip_bytes + sizeof(struct udphdr);
@@ -364,15 +374,14 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 	skb_set_transport_header(skb, ip_bytes);
 	bth = (u8 *)__skb_put(skb, front + bytes) + front;
 	train->skb = skb;
-	train->psn = peal_psn_add(packet->psn, number);
+	train->psn = packet->psn;
 	train->segment = bytes;
 	train->limit = 0;
 	train->fpu = peal_fpu_begin(bytes);
 
 	header_bytes = peal_packet_build(packet, bth);
-	if (packet->more)
-		peal_packet_build_next(bth, train->psn,
-				       packet->ack_request && number == packet->more);
+	if (packet->more)	/* AckReq is that of the last one */
+		peal_packet_build_next(bth, packet->psn, false);
 	marks = bth[PEAL_BTH_MARKS];
 	if (unlikely(known >> 32 != bytes)) {
 		crc = peal_tx_front_crc(path, bytes, 0, train->fpu);
@@ -412,7 +421,7 @@ static u32 peal_tx_word_crc(struct peal_train *train, const u8 *bth, u32 bytes)
 	return train->word_crc ^ peal_icrc_word(first, bth);
 }
 
-/* Another packet of a train, which is no part of a run. */
+/* Another packet of a train. */
 static void peal_tx_next(struct peal_train *train, const struct peal_packet *packet, u32 bytes,
 			 struct peal_crc_source *source)
 {
@@ -429,7 +438,7 @@ static void peal_tx_next(struct peal_train *train, const struct peal_packet *pac
 	peal_tx_finish(payload + payload_bytes, crc, -payload_bytes & 3, train->fpu);
 }
 
-/* What the packets of a run that are not the first of a train have in common. */
+/* What the MIDDLE packets of a run that are not the first of a train have in common. */
 struct peal_tx_run {
 	u32 header_bytes;		/* 0: not built yet for this train */
 	u32 crc;			/* up to the end of the BTH, of its last packet so far */
@@ -437,7 +446,7 @@ struct peal_tx_run {
 };
 
 static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct peal_train *train,
-				       const struct peal_packet *packet, u32 psn, u32 bytes)
+				       const struct peal_packet *packet, u32 bytes)
 {
 	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)] PEAL_UNINITIALIZED;
 	const struct peal_path *path = train->path;
@@ -449,37 +458,35 @@ static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct pea
 	u32 head_bytes;
 
 	run->header_bytes = peal_packet_build(packet, run->headers);
-	peal_packet_build_next(run->headers, psn, false);
+	peal_packet_build_next(run->headers, packet->psn, false);
 	peal_tx_ip(path, &ip, peal_tx_ip_bytes(path) + sizeof(udp) + bytes, train->packets, 0, 0);
 	head_bytes = peal_icrc_head(head, path->ipv6, &ip, &udp, run->headers);
 	run->crc = peal_crc_begin(head, head_bytes, path->ipv6, train->fpu);
 }
 
 /*
- * Other packets of a train, as many of a run as there is room for. @number: of the first of them in
- * the run @packet. peal_tx_fits() has found that there is room for one. Return: how many.
+ * Other packets of a train, as many of the MIDDLE packets from @packet on as there is room for.
+ * peal_tx_fits() has found that there is room for one. Return: how many.
  */
 static u32 peal_tx_next_of_run(struct peal_train *train, const struct peal_packet *packet,
-			       u32 number, u32 bytes, struct peal_crc_source *source,
-			       struct peal_tx_run *run)
+			       u32 bytes, struct peal_crc_source *source, struct peal_tx_run *run)
 {
 	const struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
 	const struct page_frag *page = &pages->at[pages->now];
-	u32 payload_bytes = packet->payload_bytes, pad = -payload_bytes & 3, header_bytes, crc, psn;
+	u32 payload_bytes = packet->payload_bytes, header_bytes, crc, psn = packet->psn;
 	u32 ack_at = packet->ack_request ? packet->more : U32_MAX, n = 1, i;
 	u8 *bth, *payload;
 	bool fpu;
 
-	if (packet->more > number && bytes == train->segment)
-		n = min3(packet->more + 1 - number, train->most - train->packets,
+	if (bytes == train->segment)
+		n = min3(packet->more + 1, train->most - train->packets,
 			 min(train->limit - train->bytes, page->size - page->offset) / bytes);
 	bth = peal_tx_fragment(train, n * bytes);
 	if (!train->fpu)
 		train->fpu = peal_fpu_begin(train->bytes + n * bytes);
 	fpu = train->fpu;
-	psn = peal_psn_add(packet->psn, number);
 	if (!run->header_bytes)
-		peal_tx_begin_run(run, train, packet, psn, bytes);
+		peal_tx_begin_run(run, train, packet, bytes);
 	else
 		run->crc = peal_icrc_next(run->crc, train->path->ipv6, train->packets, psn);
 	header_bytes = run->header_bytes;
@@ -489,7 +496,7 @@ static u32 peal_tx_next_of_run(struct peal_train *train, const struct peal_packe
 		else
 			memcpy(bth, run->headers, header_bytes);
 		crc = run->crc;
-		if (unlikely(number + i == ack_at)) {
+		if (unlikely(i == ack_at)) {
 			peal_packet_build_next(bth, psn, true);
 			crc ^= peal_icrc_flags(run->headers, bth);
 		} else {
@@ -498,7 +505,7 @@ static u32 peal_tx_next_of_run(struct peal_train *train, const struct peal_packe
 		payload = bth + header_bytes;
 		crc = peal_crc_gather(crc, payload, header_bytes - PEAL_BTH_BYTES, source,
 				      payload_bytes, fpu);
-		peal_tx_finish(payload + payload_bytes, crc, pad, fpu);
+		peal_tx_finish(payload + payload_bytes, crc, 0, fpu);
 		if (++i == n)
 			return n;
 		psn = peal_psn_add(psn, 1);
@@ -510,25 +517,33 @@ bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 
 		 struct peal_cursor *payload)
 {
 	struct peal_crc_source source = peal_crc_from(payload, peal_packet_bytes(packet));
-	u32 bytes = peal_tx_bytes(packet), number, n;
+	u32 count = peal_packet_count(packet), number, bytes, n;
 	struct peal_tx_run run PEAL_UNINITIALIZED;
+	struct peal_packet part PEAL_UNINITIALIZED;
 
 	run.header_bytes = 0;
-	for (number = 0; number <= packet->more; number += n) {
+	for (number = 0; number < count; number += n) {
+		const struct peal_packet *now = packet;
+
 		n = 1;
-		if (!peal_tx_fits(train, bytes, tos))
+		if (count > 1) {
+			peal_packet_part(packet, number, &part);
+			now = &part;
+		}
+		bytes = peal_tx_bytes(now);
+		if (!peal_tx_fits(train, bytes, packet->last ? count - number : 1, tos))
 			peal_tx_send(train);
 		if (!train->packets) {
-			if (unlikely(!peal_tx_first(train, packet, number, bytes, &source))) {
+			if (unlikely(!peal_tx_first(train, now, bytes, &source))) {
 				peal_count_by(train->path->port->table, packets_unsent,
-					      packet->more - number + 1);
+					      count - number);
 				return false;
 			}
 			run.header_bytes = 0;
-		} else if (packet->more) {
-			n = peal_tx_next_of_run(train, packet, number, bytes, &source, &run);
+		} else if (now->more) {
+			n = peal_tx_next_of_run(train, now, bytes, &source, &run);
 		} else {
-			peal_tx_next(train, packet, bytes, &source);
+			peal_tx_next(train, now, bytes, &source);
 		}
 		train->tos = tos;
 		train->bytes += n * bytes;
@@ -576,7 +591,7 @@ void peal_tx_show(struct peal_path *path, struct peal_port *to, const struct pea
 	if (!peal_sniff_wants(from) && !peal_sniff_wants(to))
 		return;
 	peal_tx_begin(&train, path);
-	if (!peal_tx_first(&train, packet, 0, bytes, &source)) {
+	if (!peal_tx_first(&train, packet, bytes, &source)) {
 		peal_count(from->table, frames_missed);
 		return;
 	}

@@ -497,6 +497,51 @@ u32 peal_packet_build(const struct peal_packet *packet, void *bytes)
 	return wire->header_bytes;
 }
 
+void peal_packet_part(const struct peal_packet *run, u32 number, struct peal_packet *part)
+{
+	u32 behind = run->more - number;
+
+	*part = *run;
+	part->psn = peal_psn_add(run->psn, number);
+	part->last = 0;
+	if (!run->more)
+		return;
+	if (!behind && run->last) {
+		part->opcode = run->last;
+		part->payload_bytes = run->last_bytes;
+		part->pad = -run->last_bytes & 3;
+		part->more = 0;
+	} else {
+		part->more = behind - !!run->last;
+		if (peal_packet_opcode(run)->has & PEAL_HAS_FIRST) {
+			part->opcode += number > 0;	/* the MIDDLE */
+			part->more = number ? part->more : 0;
+		}
+	}
+	if (part->more != behind) {
+		part->ack_request = false;
+		part->solicited = false;
+	}
+	part->header_bytes = peal_packet_opcode(part)->header_bytes;
+}
+
+bool peal_packet_may_join(const struct peal_packet *run, const struct peal_packet *last)
+{
+	return !run->last && peal_packet_is_middle(run) && last->opcode == run->opcode + 1 &&
+	       last->header_bytes == run->header_bytes &&
+	       last->psn == peal_psn_add(run->psn, peal_packet_count(run)) &&
+	       last->qpn == run->qpn && last->pkey == run->pkey && last->srqn == run->srqn;
+}
+
+void peal_packet_join(struct peal_packet *run, const struct peal_packet *last)
+{
+	run->more++;
+	run->last = last->opcode;
+	run->last_bytes = last->payload_bytes;
+	run->solicited = last->solicited;
+	run->ack_request |= last->ack_request;
+}
+
 bool peal_packet_same(const struct peal_packet *a, const struct peal_packet *b)
 {
 	bool response = peal_packet_opcode(a)->has & peal_packet_opcode(b)->has & PEAL_HAS_RESPONSE;

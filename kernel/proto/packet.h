@@ -71,6 +71,7 @@ enum peal_bth_transport {
 
 /* The lower five bits. RC and XRC have all of these, UC and UD only some. */
 enum peal_wire_op {
+	/* MIDDLE is the one behind FIRST, and LAST the one behind MIDDLE, of all three kinds. */
 	PEAL_WIRE_SEND_FIRST = 0x00,
 	PEAL_WIRE_SEND_MIDDLE,
 	PEAL_WIRE_SEND_LAST,
@@ -465,11 +466,15 @@ struct peal_packet {
 	u32 header_bytes;	/* BTH and extended headers */
 	u32 payload_bytes;	/* without padding and ICRC */
 	/*
-	 * A run of MIDDLE packets is processed like one packet. This many of them follow this one,
-	 * each with the PSN behind that of the one before, and otherwise with the same headers.
-	 * AckReq stands for the last of them. The parser sets 0.
+	 * A run is several packets of a message, one behind the other, that are processed like one
+	 * packet. It begins with a FIRST or MIDDLE packet, and this many MIDDLE packets follow it.
+	 * If `last` is not 0, the last of these is a LAST packet instead, with this opcode and so
+	 * many bytes of payload. AckReq and the solicited event are those of the last packet, and
+	 * so are fields that only the last packet has. The parser sets 0.
 	 */
 	u32 more;
+	u32 last_bytes;
+	u8 last;
 };
 
 /* Is it a packet that may have others of its kind in front of it and behind it? */
@@ -489,8 +494,36 @@ static inline u32 peal_packet_count(const struct peal_packet *packet)
 /* Bytes of payload of all of them. */
 static inline u32 peal_packet_bytes(const struct peal_packet *packet)
 {
-	return peal_packet_count(packet) * packet->payload_bytes;
+	u32 last_bytes = packet->last ? packet->last_bytes : packet->payload_bytes;
+
+	return packet->more * packet->payload_bytes + last_bytes;
 }
+
+/* Does the packet, or the last one of the run, end its message? */
+static inline bool peal_packet_ends(const struct peal_packet *packet)
+{
+	return packet->last || peal_wire_opcode(packet->opcode)->has & PEAL_HAS_LAST;
+}
+
+/*
+ * Set @part to packet @number of @run, from 0, as the first of a run of those that follow it and
+ * have the same headers.
+ */
+void peal_packet_part(const struct peal_packet *run, u32 number, struct peal_packet *part);
+
+/* Set @packet to packet @number of @run, from 0. */
+static inline void peal_packet_of_run(const struct peal_packet *run, u32 number,
+				      struct peal_packet *packet)
+{
+	peal_packet_part(run, number, packet);
+	packet->ack_request &= !packet->more;
+	packet->more = 0;
+}
+
+/* Is @last the LAST packet of the message, right behind @run, with no header that @run lacks? */
+bool peal_packet_may_join(const struct peal_packet *run, const struct peal_packet *last);
+/* Let @last be the last packet of @run. */
+void peal_packet_join(struct peal_packet *run, const struct peal_packet *last);
 
 /**
  * peal_packet_parse() - parse the headers of a packet
@@ -517,9 +550,9 @@ enum peal_drop peal_packet_parse(const void *bytes, u32 linear, u32 total,
 u32 peal_packet_build(const struct peal_packet *packet, void *bytes);
 
 /*
- * The packets of a run have equal headers, except for the PSN, which counts up, and AckReq. The
- * code for each packet of it is here, because a compiler does not see behind the file. @bth: where
- * a BTH is.
+ * The MIDDLE packets of a run have equal headers, except for the PSN, which counts up, and AckReq.
+ * The code for each of them is here, because a compiler does not see behind the file. @bth: where a
+ * BTH is.
  */
 static inline u32 peal_bth_psn_word(const void *bth)
 {
@@ -529,7 +562,7 @@ static inline u32 peal_bth_psn_word(const void *bth)
 	return __be32_to_cpu(word);
 }
 
-/* Turn the BTH that was built for the first packet of a run into that of another. */
+/* Turn the BTH that was built for a MIDDLE packet of a run into that of another. */
 static inline void peal_packet_build_next(void *bth, u32 psn, bool ack_request)
 {
 	__be32 word = __cpu_to_be32((ack_request ? PEAL_BTH_ACK_REQUEST : 0) | psn);

@@ -138,6 +138,18 @@ static bool peal_message_fits(const struct peal_message *message, const struct p
 		       peal_message_bytes(message, peal_psn_ahead(message->psn, packet->psn), 1);
 }
 
+/* Turn the packet of number @at, which is not the last one, into a run of @packets packets. */
+static void peal_message_extend(const struct peal_message *message, u32 at, u32 packets,
+				struct peal_packet *header)
+{
+	header->more = packets - 1;
+	if (at + packets < message->packets)
+		return;
+	header->last = peal_opcode_request(message->transport, message->wqe.opcode, false, true);
+	header->last_bytes = peal_message_bytes(message, message->packets - 1, 1);
+	header->solicited = message->wqe.flags & PEAL_WQE_SOLICITED && message->op->receives;
+}
+
 /*
  * Take the credits from the AETH of an acknowledgment. The limit only rises, because an older
  * acknowledgment may arrive later (9.7.7.2.4). Return: true if the limit changed.
@@ -794,19 +806,20 @@ static void peal_requester_build(const struct peal_requester *requester, u32 ind
 }
 
 /*
- * How many MIDDLE packets may leave as one run, if the next new packet is one? The run ends with
- * the first packet that must carry AckReq. Without credit each packet is looked at by itself.
+ * How many packets of a SEND or WRITE may leave as one run, from the next new one on? The run ends
+ * with the first packet that must carry AckReq. Without credit each packet is looked at by itself.
  */
 static u32 peal_requester_run(const struct peal_requester *requester,
 			      const struct peal_message *message, u32 most)
 {
 	const struct peal_inflight *inflight = &requester->inflight;
 	u32 size = requester->window.size, outstanding = peal_inflight_outstanding(inflight);
+	u32 ssn = peal_psn_add(requester->credit.ssn, inflight->packet ? 0 : 1);
 
-	most = min(most, message->packets - 1 - inflight->packet);
+	most = min(most, message->packets - inflight->packet);
 	if (!peal_requester_reliable(requester))
 		return most;
-	if (message->op->receives && !peal_credit_covers(&requester->credit, requester->credit.ssn))
+	if (message->op->receives && !peal_credit_covers(&requester->credit, ssn))
 		return 1;
 	if (requester->retransmit.probe)
 		size = min_t(u32, size, PEAL_REORDER_SLOTS);
@@ -825,9 +838,9 @@ static void peal_requester_send(struct peal_requester *requester, u64 now, u32 m
 	u32 span = peal_requester_span(requester, message);
 
 	peal_requester_build(requester, inflight->sending, inflight->packet, span, out);
-	if (peal_packet_is_middle(&out->header)) {
+	if (message->op->sends && inflight->packet + 1 < message->packets) {
 		span = peal_requester_run(requester, message, most);
-		out->header.more = span - 1;
+		peal_message_extend(message, inflight->packet, span, &out->header);
 	}
 	if (peal_requester_reliable(requester)) {
 		/* Messages of every kind count, because the peer's MSN counts all (9.7.7.1). */
@@ -1261,7 +1274,7 @@ static void peal_requester_receive_data(struct peal_requester *requester,
 
 /*
  * A run of READ responses is taken only where its packets would be taken one after the other, which
- * is in one piece of the READ.
+ * is in one piece of the READ. The last response is in no run, because it has a header more.
  */
 u32 peal_requester_takes(const struct peal_requester *requester, const struct peal_packet *packet)
 {
@@ -1274,7 +1287,7 @@ u32 peal_requester_takes(const struct peal_requester *requester, const struct pe
 	    requester->retransmit.probe || packet->psn != inflight->una ||
 	    packet->payload_bytes != 1U << message->mtu_shift || !peal_packet_is_middle(packet) ||
 	    !peal_message_is_read(message))
-		return 1;
+		return 0;
 	piece = peal_message_piece(message, peal_psn_ahead(message->psn, packet->psn));
 	return max_t(u32, piece - 1, 1);
 }

@@ -432,7 +432,7 @@ void peal_requester_excuse_silence(struct peal_requester *requester, u64 now);
  */
 void peal_requester_too_long(struct peal_requester *requester, u32 psn);
 
-/* Return: how many packets like @packet receive() may get as one run, 1 for none but itself. */
+/* Return: how many packets like @packet receive() may get as one run. 0: @packet is in no run. */
 u32 peal_requester_takes(const struct peal_requester *requester, const struct peal_packet *packet);
 /* @handle: what to keep if the response is out of order; NULL: never keep it. */
 void peal_requester_receive(struct peal_requester *requester, const struct peal_packet *packet,

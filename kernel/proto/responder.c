@@ -220,7 +220,7 @@ static void peal_responder_describe(const struct peal_responder *responder,
 	struct peal_wqe *wqe = &request->wqe;
 
 	request->first = wire->has & PEAL_HAS_FIRST;
-	request->last = wire->has & PEAL_HAS_LAST;
+	request->last = peal_packet_ends(packet);
 	request->bytes = peal_packet_bytes(packet);
 	wqe->opcode = wire->operation;
 	wqe->flags = packet->solicited ? PEAL_WQE_SOLICITED : 0;
@@ -287,7 +287,7 @@ static bool peal_responder_fits(const struct peal_responder *responder,
 	if (has & PEAL_HAS_PAYLOAD) {
 		if (packet->payload_bytes > mtu)
 			return false;
-		if (!(has & PEAL_HAS_LAST) && packet->payload_bytes != mtu)
+		if (!request->last && packet->payload_bytes != mtu)
 			return false;
 		if (!(has & PEAL_HAS_FIRST) && !packet->payload_bytes)
 			return false;
@@ -298,7 +298,7 @@ static bool peal_responder_fits(const struct peal_responder *responder,
 		return bytes == sizeof(u64) && request->wqe.length == bytes;
 	if (!(has & PEAL_HAS_WRITE))
 		return true;
-	return has & PEAL_HAS_LAST ? bytes == request->wqe.length : bytes < request->wqe.length;
+	return request->last ? bytes == request->wqe.length : bytes < request->wqe.length;
 }
 
 static void peal_responder_execute(struct peal_responder *responder,
@@ -435,12 +435,24 @@ u32 peal_responder_takes(const struct peal_responder *responder, const struct pe
 	    packet->payload_bytes != 1U << responder->config.mtu_shift ||
 	    !peal_packet_is_middle(packet) ||
 	    !peal_responder_continues(responder, peal_packet_opcode(packet)))
-		return 1;
+		return 0;
 	if (responder->operation == PEAL_OP_WRITE)
 		left = responder->length;
 	if (left <= responder->offset)
 		return 1;
 	return max_t(u32, (left - responder->offset - 1) >> responder->config.mtu_shift, 1);
+}
+
+bool peal_responder_takes_last(const struct peal_responder *responder,
+			       const struct peal_packet *run, const struct peal_packet *last)
+{
+	u64 bytes = responder->offset + peal_packet_bytes(run) + last->payload_bytes;
+
+	if (!peal_packet_may_join(run, last) || !last->payload_bytes ||
+	    last->payload_bytes > 1U << responder->config.mtu_shift)
+		return false;
+	return responder->operation == PEAL_OP_WRITE ? bytes == responder->length :
+						       bytes <= PEAL_MAX_MSG;
 }
 
 /*
@@ -617,7 +629,7 @@ void peal_responder_done(struct peal_responder *responder, u8 syndrome, u64 orig
 		responder->remote_addr = packet->remote_addr;
 	}
 	responder->offset += peal_packet_bytes(packet);
-	if (wire->has & PEAL_HAS_LAST) {
+	if (peal_packet_ends(packet)) {
 		responder->operation = 0;
 		/* This counts READs and atomics, too (C9-148). */
 		responder->msn = peal_psn_add(responder->msn, 1);
@@ -663,6 +675,9 @@ static void peal_responder_answer(struct peal_responder *responder, struct peal_
 {
 	u8 transport = responder->config.transport, opcode;
 	u32 psn = peal_psn_add(res->psn, res->from);
+	struct peal_packet *header = &reply->header;
+	u8 shift = responder->config.mtu_shift;
+	u32 left = res->to - res->from;
 	u64 offset;
 
 	if (res->operation == PEAL_OP_CMP_SWAP || res->operation == PEAL_OP_FETCH_ADD)
@@ -672,31 +687,34 @@ static void peal_responder_answer(struct peal_responder *responder, struct peal_
 						   res->from + 1 == res->to);
 	peal_responder_head(responder, reply, opcode, psn,
 			    PEAL_SYNDROME_ACK | PEAL_CREDITS_UNLIMITED);
-	reply->header.msn = res->msn;
-	reply->header.original = res->original;
+	header->msn = res->msn;
+	header->original = res->original;
 	reply->again = res->from < res->sent;
 	if (res->operation == PEAL_OP_READ) {
-		offset = (u64)res->from << responder->config.mtu_shift;
-		reply->header.payload_bytes = min_t(u64, res->end - offset,
-						    1U << responder->config.mtu_shift);
-		reply->header.pad = -reply->header.payload_bytes & 3;
+		offset = (u64)res->from << shift;
+		header->payload_bytes = min_t(u64, res->end - offset, 1U << shift);
+		header->pad = -header->payload_bytes & 3;
 		reply->read = true;
 		reply->rkey = res->rkey;
 		reply->srqn = res->srqn;
 		reply->remote_addr = res->remote_addr + offset;
-		/* The MIDDLE responses up to the last, unless this one is repeated. */
-		if (!reply->again && peal_packet_is_middle(&reply->header))
-			reply->header.more = min(most, res->to - 1 - res->from) - 1;
+		/* A repetition leaves alone. */
+		if (!reply->again)
+			header->more = min(most, left) - 1;
+		if (header->more && header->more == left - 1) {
+			header->last = peal_opcode_read_response(transport, false, true);
+			header->last_bytes = res->end - ((u64)(res->to - 1) << shift);
+		}
 	}
 
 	responder->reply_psn = psn;
-	res->from += peal_packet_count(&reply->header);
+	res->from += peal_packet_count(header);
 	if (res->sent < res->from)
 		res->sent = res->from;
 	if (res->from == res->to)
 		peal_responder_end_reply(responder, res);
 	/* A response acknowledges every request up to its PSN (9.7.5.1). */
-	if (peal_psn_add(psn, peal_packet_count(&reply->header)) == responder->psn) {
+	if (peal_psn_add(psn, peal_packet_count(header)) == responder->psn) {
 		responder->unanswered = 0;
 		responder->ack_now = false;
 	}

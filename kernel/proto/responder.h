@@ -170,8 +170,14 @@ void peal_responder_set_psn(struct peal_responder *responder, u32 psn);
  */
 void peal_responder_skip(struct peal_responder *responder, u32 psn, u32 msn);
 
-/* Return: how many packets like @packet receive() may get as one run, 1 for none but itself. */
+/*
+ * Return: how many MIDDLE packets like @packet receive() may get as one run. 0: @packet is in no
+ * run.
+ */
 u32 peal_responder_takes(const struct peal_responder *responder, const struct peal_packet *packet);
+/* May @last join @run, as many packets as takes() allows? */
+bool peal_responder_takes_last(const struct peal_responder *responder,
+			       const struct peal_packet *run, const struct peal_packet *last);
 /* @handle: what to keep if the packet is out of order; NULL: never keep it. */
 void peal_responder_receive(struct peal_responder *responder, const struct peal_packet *packet,
 			    u64 now, void *handle, struct peal_request *request);

@@ -133,8 +133,8 @@ static void peal_wire_schedule(struct peal_qp *qp, u64 ns)
 
 /*
  * On-demand paging: are the bytes of this packet in memory? These are the bytes that it writes, or
- * for a READ those of the first response. A later response whose bytes are not there counts as
- * lost. If the bytes are not there, the peer is asked to wait, as for a missing receive.
+ * for a READ those of the first run of responses. A later response whose bytes are not there counts
+ * as lost. If the bytes are not there, the peer is asked to wait, as for a missing receive.
  */
 static noinline struct peal_outcome peal_wire_look_request(struct peal_wire *w,
 							   const struct peal_request *request,
@@ -147,7 +147,8 @@ static noinline struct peal_outcome peal_wire_look_request(struct peal_wire *w,
 	u32 bytes = request->bytes;
 
 	if (read)
-		bytes = min_t(u64, request->wqe.length, 1 << peal_qp_mtu_shift(qp));
+		bytes = min_t(u64, request->wqe.length,
+			      PEAL_TRAIN_PACKETS << peal_qp_mtu_shift(qp));
 	else if (peal_op(request->wqe.opcode)->atomic)
 		bytes = sizeof(u64);
 	if (bytes)

@@ -222,17 +222,26 @@ u32 peal_demux_takes(struct peal_delivery *delivery, struct peal_qp *qp,
 
 	peal_epoch_assert_held();
 	if (!peal_packet_is_middle(&rx->packet))
-		return 1;
+		return 0;
 	/* A rule concerns single packets. */
 	if (peal_faults_exist(&delivery->port->table->faults))
-		return 1;
+		return 0;
 	qp = peal_demux_find(delivery, qp, rx);
 	if (!qp || peal_opcode_transport(rx->packet.opcode) != peal_qp_bth_transport(qp) ||
 	    peal_demux_open(delivery, qp, rx))
-		return 1;
+		return 0;
 	w = peal_wire(qp->wire);
 	return delivery->request ? peal_responder_takes(&w->responder, &rx->packet) :
 				   peal_requester_takes(&w->requester, &rx->packet);
+}
+
+/* A LAST packet that goes to a requester has a header more than those in front of it. */
+bool peal_demux_takes_last(const struct peal_delivery *delivery, const struct peal_packet *run,
+			   const struct peal_packet *last)
+{
+	peal_epoch_assert_held();
+	return delivery->request &&
+	       peal_responder_takes_last(&peal_wire(delivery->qp->wire)->responder, run, last);
 }
 
 /* @qp: what the table has for the QP number. Consumes the packet, or the run of packets. */

@@ -187,14 +187,12 @@ static noinline bool peal_output_add_faulty(struct peal_output *output, struct p
 					    struct peal_cursor *payload)
 {
 	const struct peal_qp *qp = output->qp;
-	struct peal_packet packet = *header;
+	struct peal_packet packet;
 	bool all = true;
 	u32 i;
 
-	packet.more = 0;
-	for (i = 0; i <= header->more; i++) {
-		packet.psn = peal_psn_add(header->psn, i);
-		packet.ack_request = header->ack_request && i == header->more;
+	for (i = 0; i < peal_packet_count(header); i++) {
+		peal_packet_of_run(header, i, &packet);
 		if (!peal_sender_finds_no_memory(qp, qp->attr.ah_attr.grh.dgid.raw) &&
 		    peal_tx_add(train, &packet, peal_output_tos(output, header), payload))
 			continue;

@@ -225,6 +225,7 @@ void Connection::arm()
 void Connection::pump()
 {
 	peal_wqe wqe{};
+	peal_packet packet;
 	peal_outgoing out{};
 
 	wqe.opcode = habits_.operation;
@@ -243,13 +244,9 @@ void Connection::pump()
 			break;
 		if (peal_requester_next(requester_.get(), model_.world.now(), TRAIN, &out))
 			break;
-		const u32 more = std::exchange(out.header.more, 0);
-		const bool ack_request = out.header.ack_request;
-
-		for (u32 i = 0; i <= more; i++) {
-			out.header.ack_request = ack_request && i == more;
-			send(out.header, true, !reads());
-			out.header.psn = peal_psn_add(out.header.psn, 1);
+		for (u32 i = 0; i <= out.header.more; i++) {
+			peal_packet_of_run(&out.header, i, &packet);
+			send(packet, true, !reads());
 		}
 	}
 	arm();
@@ -282,14 +279,13 @@ void Connection::request(const InFlight &arrived)
 
 void Connection::reply()
 {
+	peal_packet packet;
 	peal_reply reply{};
 
 	while (model_.room(*this, ROOM) && peal_responder_next(responder_.get(), TRAIN, &reply)) {
-		const u32 more = std::exchange(reply.header.more, 0);
-
-		for (u32 i = 0; i <= more; i++) {
-			send(reply.header, false, reply.read);
-			reply.header.psn = peal_psn_add(reply.header.psn, 1);
+		for (u32 i = 0; i <= reply.header.more; i++) {
+			peal_packet_of_run(&reply.header, i, &packet);
+			send(packet, false, reply.read);
 		}
 	}
 	arm();

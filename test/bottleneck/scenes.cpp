@@ -285,7 +285,7 @@ Values leavers(u64 seed, const Path &path, u8 operation)
 		run.flows[i]->stop();
 	run.pass(100 * trip);
 	run.measure(200 * trip);
-	return {{"link", run.link(), 85, 101}};
+	return {{"link", run.link(), 83, 101}};
 }
 
 /* A connection gets a forged CNP each microsecond. */

@@ -137,13 +137,11 @@ class Run {
 		peal_outgoing one = out;
 
 		MUST(out.header.more < run);
-		one.header.more = 0;
 		for (std::uint32_t i = 0; i <= out.header.more; ++i) {
-			one.header.ack_request = out.header.ack_request && i == out.header.more;
+			peal_packet_of_run(&out.header, i, &one.header);
 			model_->check_outgoing(one,
 					       peal_requester_wqe(requester_.get(), out.message));
-			one.header.psn = peal_psn_add(one.header.psn, 1);
-			one.offset += out.header.payload_bytes;
+			one.offset += one.header.payload_bytes;
 		}
 	}
 	peal_blocked send(unsigned most)

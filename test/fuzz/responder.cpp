@@ -354,11 +354,10 @@ class Run {
 		peal_reply one = reply;
 
 		MUST(reply.header.more < run);
-		one.header.more = 0;
 		for (std::uint32_t i = 0; i <= reply.header.more; ++i) {
+			peal_packet_of_run(&reply.header, i, &one.header);
 			model_->check_reply(one);
-			one.header.psn = peal_psn_add(one.header.psn, 1);
-			one.remote_addr += reply.header.payload_bytes;
+			one.remote_addr += one.header.payload_bytes;
 		}
 	}
 	/* Return: false when nothing more is due. */

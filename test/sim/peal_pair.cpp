@@ -199,7 +199,7 @@ bool PealPair::failed_by_host(const peal_outgoing &out)
 	const Message &m = outgoing->message(posted.wqe.index);
 
 	if (m.fault != Fault::LOCAL || (m.responds() && !m.stores()) ||
-	    out.offset + out.header.payload_bytes <= m.fault_offset)
+	    out.offset + peal_packet_bytes(&out.header) <= m.fault_offset)
 		return false;
 	peal_requester_fail_message(&requester_, out.message, LOC_PROT_ERR, PEAL_REASON_LKEY_RANGE);
 	return true;
@@ -227,13 +227,11 @@ void PealPair::execute_local(const peal_outgoing &out)
 /* The packets of a run leave one after the other. */
 void PealPair::transmit_all(peal_outgoing out)
 {
-	const u32 more = std::exchange(out.header.more, 0);
-	const bool ack_request = out.header.ack_request;
+	const peal_packet run = out.header;
 
-	for (u32 i = 0; i <= more; ++i) {
-		out.header.ack_request = ack_request && i == more;
+	for (u32 i = 0; i <= run.more; ++i) {
+		peal_packet_of_run(&run, i, &out.header);
 		transmit(out);
-		out.header.psn = peal_psn_add(out.header.psn, 1);
 		out.offset += out.header.payload_bytes;
 	}
 }

@@ -118,11 +118,11 @@ void PealPair::reply()
 			peal_responder_refuse_again(&responder_, &reply);
 		}
 		/* The packets of a run leave one after the other. */
-		const u32 more = std::exchange(reply.header.more, 0);
+		const peal_packet run = reply.header;
 
-		for (u32 i = 0; i <= more; ++i) {
+		for (u32 i = 0; i <= run.more; ++i) {
+			peal_packet_of_run(&run, i, &reply.header);
 			answer(reply);
-			reply.header.psn = peal_psn_add(reply.header.psn, 1);
 			reply.remote_addr += reply.header.payload_bytes;
 		}
 	}
