@@ -134,6 +134,7 @@ struct peal_train {
 	u32 packets;
 	u32 bytes;		/* of them, from BTH to ICRC */
 	u32 segment;		/* bytes of the first */
+	const u8 *first;	/* the BTH of the first */
 	u8 tos;			/* TOS or traffic class of all, with the ECN bits */
 	u32 limit;		/* most bytes; 0: not known yet */
 	u16 most;		/* most packets; valid when `limit` is known */

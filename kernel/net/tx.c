@@ -30,9 +30,15 @@ static u32 peal_tx_ip_bytes(const struct peal_path *path)
 }
 
 #define PEAL_TX_PAGES	16
+/*
+ * A first packet of at most so many bytes lies behind its IP header. A longer one lies in a page,
+ * as all others do, because the memory behind the header is allocated for each train, and many
+ * kernels fill it with zeros (init_on_alloc).
+ */
+#define PEAL_TX_LINEAR_MOST	256
 
 /*
- * Where the packets of trains are written, except the first of each. A CPU uses a page until it is
+ * Where packets are written, except short first ones of a train. A CPU uses a page until it is
  * full, and then the first one that no skb refers to any more. So few pages are used, which stay in
  * the cache, while few bytes are in flight. Only if all are referred to, it gives one up and
  * allocates another. Pages of the stack are 32 KiB, and the longest train needs three. So a host
@@ -92,15 +98,26 @@ static noinline struct page_frag *peal_tx_next_page(struct peal_tx_pages *pages)
 	return &pages->at[pages->now];
 }
 
+/* Find a page with room for @bytes bytes. Return: false when there is none. */
+static bool peal_tx_find_page(u32 bytes)
+{
+	struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
+	struct page_frag *page = &pages->at[pages->now];
+
+	if (likely(page->page && page->offset + bytes <= page->size))
+		return true;
+	page = peal_tx_next_page(pages);
+	/* When memory is short, a page may be too small for a packet. */
+	return skb_page_frag_refill(bytes, page, GFP_ATOMIC | __GFP_NOWARN) &&
+	       page->offset + bytes <= page->size;
+}
+
 /*
  * May a packet of @bytes bytes be added now? If not, the others must be sent first. @count: so many
  * packets, from this one to the end of the message, are added together.
  */
 static bool peal_tx_fits(struct peal_train *train, u32 bytes, u32 count, u8 tos)
 {
-	struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
-	struct page_frag *page = &pages->at[pages->now];
-
 	if (!train->packets)
 		return true;
 	if (train->closed || bytes > train->segment || tos != train->tos)
@@ -117,15 +134,10 @@ static bool peal_tx_fits(struct peal_train *train, u32 bytes, u32 count, u8 tos)
 	if (bytes < train->segment && count > 1 && count <= train->most &&
 	    count * bytes <= train->limit)
 		return false;
-	if (likely(page->page && page->offset + bytes <= page->size))
-		return true;
-	page = peal_tx_next_page(pages);
-	/* When memory is short, a page may be too small for a packet. */
-	return skb_page_frag_refill(bytes, page, GFP_ATOMIC | __GFP_NOWARN) &&
-	       page->offset + bytes <= page->size;
+	return peal_tx_find_page(bytes);
 }
 
-/* The packets behind the first are in pages. Take @bytes bytes, for one or several of them. */
+/* Take @bytes bytes of the page that peal_tx_find_page() has found, for one or several packets. */
 static u8 *peal_tx_fragment(struct peal_train *train, u32 bytes)
 {
 	struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
@@ -351,8 +363,8 @@ static noinline u32 peal_tx_front_crc(const struct peal_path *path, u32 bytes, u
 }
 
 /*
- * The first packet of a train is in the head of the skb, behind the IP and UDP headers, which
- * peal_tx_send() writes. Most trains have no other. Its BTH is masked in place for the ICRC. The CRC of the IP and
+ * The first packet of a train. The IP and UDP headers in front of it are written by peal_tx_send().
+ * Most trains have no other packet. Its BTH is masked in place for the ICRC. The CRC of the IP and
  * UDP headers is often known, because a packet of the same length left before. Return: false when
  * there is no memory.
  */
@@ -362,18 +374,21 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 	struct peal_path *path = train->path;
 	u32 ip_bytes = peal_tx_ip_bytes(path), front = ip_bytes + sizeof(struct udphdr);
 	u64 *hint = &path->front_crc[packet->payload_bytes > 0], known = READ_ONCE(*hint);
+	bool in_page = bytes > PEAL_TX_LINEAR_MOST && peal_tx_find_page(bytes);
 	u32 header_bytes, crc = known;
 	struct sk_buff *skb;
 	u8 *bth, marks;
 
-	skb = alloc_skb(MAX_HEADER + front + bytes, GFP_ATOMIC | __GFP_NOWARN);
+	skb = alloc_skb(MAX_HEADER + front + (in_page ? 0 : bytes), GFP_ATOMIC | __GFP_NOWARN);
 	if (unlikely(!skb))
 		return false;
 	skb_reserve(skb, MAX_HEADER);
 	skb_reset_network_header(skb);
 	skb_set_transport_header(skb, ip_bytes);
-	bth = (u8 *)__skb_put(skb, front + bytes) + front;
+	__skb_put(skb, front);
 	train->skb = skb;
+	bth = in_page ? peal_tx_fragment(train, bytes) : __skb_put(skb, bytes);
+	train->first = bth;
 	train->psn = packet->psn;
 	train->segment = bytes;
 	train->limit = 0;
@@ -405,7 +420,7 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
  */
 static u32 peal_tx_word_crc(struct peal_train *train, const u8 *bth, u32 bytes)
 {
-	const u8 *first = skb_transport_header(train->skb) + sizeof(struct udphdr);
+	const u8 *first = train->first;
 
 	if (unlikely(bytes != train->segment))
 		return peal_icrc_add(peal_tx_front_crc(train->path, bytes, train->packets,

@@ -18,13 +18,13 @@
 
 /*
  * The largest quota. In bytes of skbs with their overhead (truesize): 800 packets without
- * payload, which fit a queue of the usual 1000 packets, or 120 of the largest path MTU. The
+ * payload, which fit a queue of the usual 1000 packets, or 190 of the largest path MTU. The
  * waiters are called when half of it is free. The other half keeps a 100 Gb/s link busy for
- * 20 us.
+ * 30 us.
  */
 #define PEAL_TX_QUOTA_MAX		(1024 * 1024)
 
-/* What a quota always has: seven packets of the largest path MTU, or 50 without payload. */
+/* What a quota always has: twelve packets of the largest path MTU, or 50 without payload. */
 #define PEAL_TX_QUOTA_MIN		(64 * 1024)
 
 /*
