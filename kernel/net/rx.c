@@ -458,6 +458,21 @@ static noinline void peal_rx_sniff(struct peal_port *port, struct net_device *ow
 }
 
 /*
+ * Return: the BTH at offset @at from skb->data, for which @buffer has room, or NULL. In a train of
+ * peal it begins the first fragment. The sender may still write to it there.
+ */
+static const u8 *peal_rx_bth(const struct sk_buff *skb, u32 at, u8 *buffer)
+{
+	const struct skb_shared_info *shared = skb_shinfo(skb);
+	const u8 *bth = NULL;
+
+	if (at == skb_headlen(skb) && shared->nr_frags &&
+	    skb_frag_size(&shared->frags[0]) >= PEAL_BTH_BYTES)
+		bth = skb_frag_address_safe(&shared->frags[0]);
+	return bth ?: skb_header_pointer(skb, at, PEAL_BTH_BYTES, buffer);
+}
+
+/*
  * Inside the epoch and RCU. skb->data is at the IP header. @at: offset of the UDP header
  * from there. @nested: the epoch was held already.
  */
@@ -477,7 +492,7 @@ static unsigned int peal_rx_receive(struct peal_netns *ns, struct sk_buff *skb, 
 	if (!port)
 		return NF_ACCEPT;
 	/* No other user of the port can know a packet that is too short for a BTH. */
-	bth = skb_header_pointer(skb, at + sizeof(struct udphdr), sizeof(buffer), buffer);
+	bth = peal_rx_bth(skb, at + sizeof(struct udphdr), buffer);
 	qpn = bth ? bth[5] << 16 | bth[6] << 8 | bth[7] : PEAL_QPN_MULTICAST;
 	if (qpn != PEAL_QPN_MULTICAST) {
 		qp = peal_table_receiver(port->table, qpn);

@@ -1082,6 +1082,23 @@ out:
 	return more;
 }
 
+/*
+ * Run the queue at once, because the responses may have opened the window. There is no need to if
+ * they are a part of a READ and no message is posted.
+ */
+bool peal_wire_responses_end(struct peal_wire *w, struct peal_notify *notify,
+			     struct peal_budget *budget)
+{
+	struct peal_qp *qp = w->base.qp;
+
+	peal_epoch_assert_held();
+	lockdep_assert_held(&qp->sq.lock);
+	if (!peal_requester_only_waits(&w->requester) || peal_ring_pending(&qp->sq.ring))
+		return peal_turn_locked(qp, notify, budget);
+	peal_wire_schedule(qp, peal_wire_requester_deadline(w));
+	return false;
+}
+
 static bool peal_wire_flush(struct peal_transport *transport, struct peal_notify *notify)
 {
 	struct peal_qp *qp = transport->qp;

@@ -78,9 +78,12 @@ bool peal_wire_requests_end(struct peal_wire *w, struct peal_notify *notify,
 
 /*
  * Process a response. Under sq.lock, inside the epoch, in RTS or SQD. Consumes rx->skb. The
- * caller runs the queue afterwards, also for kept responses whose turn has come.
+ * caller calls peal_wire_responses_end() after one or more of them, with the lock still held.
  */
 void peal_wire_response(struct peal_wire *w, struct peal_rx_packet *rx, u64 now);
+/* Run the queue if the responses so far allow something. Return: as run() of a transport. */
+bool peal_wire_responses_end(struct peal_wire *w, struct peal_notify *notify,
+			     struct peal_budget *budget);
 
 /*
  * A request of the peer, or a run of @packets, has arrived with CE. Notify the peer, unless it was

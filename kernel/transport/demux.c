@@ -56,8 +56,8 @@ void peal_demux_end(struct peal_delivery *delivery)
 		more = peal_wire_requests_end(peal_wire(qp->wire), &delivery->notify,
 					      delivery->budget);
 	else if (delivery->taken)
-		/* Run the queue at once, because the responses may have opened the window. */
-		more = peal_turn_locked(qp, &delivery->notify, delivery->budget);
+		more = peal_wire_responses_end(peal_wire(qp->wire), &delivery->notify,
+					       delivery->budget);
 	__acquire(peal_demux_lock(qp, delivery->request));
 	spin_unlock(peal_demux_lock(qp, delivery->request));
 	peal_turn_end(&delivery->notify);
