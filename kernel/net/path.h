@@ -41,10 +41,11 @@ struct peal_path {
 	u32 flow_label;
 	u32 route_mtu;			/* most bytes of an IP packet, by the first route */
 	/*
-	 * Hints for tx.c: for packets without and with payload the length of the last one, in the
-	 * upper half, and the CRC of its IP and UDP header. Each is read and written as a whole.
+	 * Hints for tx.c, for packets without payload, for ONLY and MIDDLE packets, and for FIRST
+	 * and LAST packets: the length of the last one, in the upper half, and the CRC of its IP
+	 * and UDP header. Each is read and written as a whole.
 	 */
-	u64 front_crc[2];
+	u64 front_crc[3];
 	spinlock_t lock;		/* guards the fields marked with it */
 
 	/* Guarded by path.lock: */

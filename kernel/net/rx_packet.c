@@ -16,7 +16,7 @@
 /* The payloads of two packets are compared in pieces of this many bytes. */
 #define PEAL_RX_PIECE	64
 
-/* Let @part, which ends in front of offset @at from skb->data, become the one that has this byte. */
+/* Let @part, which ends in front of offset @at from skb->data, become the one with this byte. */
 static noinline void peal_rx_find_part(const struct sk_buff *skb, struct peal_rx_part *part, u32 at)
 {
 	const struct skb_shared_info *shared = skb_shinfo(skb);
@@ -62,6 +62,7 @@ void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx)
 	rx->number = 0;
 	rx->train = false;
 	rx->marked = false;
+	rx->head_crc = 0;
 	rx->part = (struct peal_rx_part){ .end = skb_headlen(skb), .bytes = skb->data };
 	rx->ipv6 = peal_arrival(skb)->ipv6;
 	rx->vlan_id = peal_arrival(skb)->vlan_id;
@@ -235,7 +236,7 @@ static u32 peal_rx_icrc_head(const struct peal_rx_packet *rx, __be32 *head)
 	return peal_icrc_head(head, rx->ipv6, &ip, &udp, rx->bth);
 }
 
-bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx)
+bool peal_rx_icrc_is_right(struct peal_rx_packet *rx)
 {
 	u32 from = rx->at + PEAL_BTH_BYTES, end = rx->at + rx->bytes - PEAL_ICRC_BYTES;
 	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)] PEAL_UNINITIALIZED;
@@ -249,6 +250,7 @@ bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx)
 	head_bytes = peal_rx_icrc_head(rx, head);
 	fpu = peal_fpu_begin(rx->bytes);
 	crc = peal_crc_begin(head, head_bytes, rx->ipv6, fpu);
+	rx->head_crc = crc;
 	if (likely(rx->here)) {
 		crc = peal_crc_add(crc, rx->here + PEAL_BTH_BYTES, end - from, fpu);
 	} else {
@@ -301,19 +303,16 @@ void peal_rx_extend(struct peal_rx_packet *rx, u32 most)
 {
 	u32 most_in_skb = (rx->skb->len - rx->at) / rx->bytes, crc, psn = rx->packet.psn;
 	u32 header_bytes = rx->packet.header_bytes, end = rx->bytes - PEAL_ICRC_BYTES;
-	__be32 head[PEAL_ICRC_HEAD_MOST / sizeof(__be32)] PEAL_UNINITIALIZED;
 	struct peal_rx_part part = rx->part;
 	u16 id = rx->ipv6 ? 0 : ntohs(ip_hdr(rx->skb)->id);
 	bool fpu, ack_request = rx->packet.ack_request;
 	u8 headers[PEAL_HEADERS_MAX] PEAL_UNINITIALIZED;
-	u32 head_bytes, head_crc, more, at = rx->at;
+	u32 head_crc = rx->head_crc, more, at = rx->at;
 	const u8 *here = NULL;
 	__le32 icrc;
 
 	most = min(most, most_in_skb);
-	head_bytes = peal_rx_icrc_head(rx, head);
 	fpu = peal_fpu_begin(most * rx->bytes);
-	head_crc = peal_crc_begin(head, head_bytes, rx->ipv6, fpu);
 	for (more = 1; more < most; more++) {
 		at += rx->bytes;
 		here = peal_rx_behind(rx, &part, here, at);

@@ -69,6 +69,7 @@ struct peal_rx_packet {
 	u32 payload;			/* offset from skb->data */
 	struct peal_rx_part part;	/* has the first byte of the first packet */
 	const u8 *here;			/* the first packet, if it lies in one place; or NULL */
+	u32 head_crc;			/* up to the end of the BTH, by peal_rx_icrc_is_right() */
 	const u8 *bth;			/* the headers that were read, in the skb or in `headers` */
 	u8 headers[PEAL_HEADERS_MAX];
 };
@@ -95,7 +96,7 @@ void peal_rx_begin(struct sk_buff *skb, struct peal_rx_packet *rx);
  */
 enum peal_drop peal_rx_parse(struct peal_rx_packet *rx);
 /* Is the ICRC right? Call this after peal_rx_parse() has returned PEAL_DROP_none. */
-bool peal_rx_icrc_is_right(const struct peal_rx_packet *rx);
+bool peal_rx_icrc_is_right(struct peal_rx_packet *rx);
 
 /* What is known of the ICRCs of a train, for the packets with the numbers from @begin on. */
 struct peal_rx_icrcs {

@@ -362,6 +362,16 @@ static noinline u32 peal_tx_front_crc(const struct peal_path *path, u32 bytes, u
 	return peal_crc_add(PEAL_ICRC_FRONT, head, front, fpu);
 }
 
+/* Which of the hints path->front_crc is for the packet? */
+static u32 peal_tx_kind(const struct peal_packet *packet)
+{
+	u32 has = peal_packet_opcode(packet)->has;
+
+	if (!packet->payload_bytes)
+		return 0;
+	return !(has & PEAL_HAS_FIRST) == !(has & PEAL_HAS_LAST) ? 1 : 2;
+}
+
 /*
  * The first packet of a train. The IP and UDP headers in front of it are written by peal_tx_send().
  * Most trains have no other packet. Its BTH is masked in place for the ICRC. The CRC of the IP and
@@ -373,7 +383,7 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 {
 	struct peal_path *path = train->path;
 	u32 ip_bytes = peal_tx_ip_bytes(path), front = ip_bytes + sizeof(struct udphdr);
-	u64 *hint = &path->front_crc[packet->payload_bytes > 0], known = READ_ONCE(*hint);
+	u64 *hint = &path->front_crc[peal_tx_kind(packet)], known = READ_ONCE(*hint);
 	bool in_page = bytes > PEAL_TX_LINEAR_MOST && peal_tx_find_page(bytes);
 	u32 header_bytes, crc = known;
 	struct sk_buff *skb;
