@@ -46,6 +46,7 @@ struct peal_path {
 	 * and UDP header. Each is read and written as a whole.
 	 */
 	u64 front_crc[3];
+	bool linear;			/* the netdev of the last route needs linear skbs; a hint */
 	spinlock_t lock;		/* guards the fields marked with it */
 
 	/* Guarded by path.lock: */

@@ -33,7 +33,8 @@ static u32 peal_tx_ip_bytes(const struct peal_path *path)
 /*
  * A first packet of at most so many bytes lies behind its IP header. A longer one lies in a page,
  * as all others do, because the memory behind the header is allocated for each train, and many
- * kernels fill it with zeros (init_on_alloc).
+ * kernels fill it with zeros (init_on_alloc). But if the netdev needs linear skbs, the stack would
+ * copy it.
  */
 #define PEAL_TX_LINEAR_MOST	256
 
@@ -279,6 +280,7 @@ static void peal_tx_send(struct peal_train *train)
 	struct net *net = path->port->net;
 	struct sk_buff *skb = train->skb;
 	struct dst_entry *dst;
+	bool linear;
 	int ret = 0;
 
 	peal_fpu_end(train->fpu);
@@ -288,6 +290,9 @@ static void peal_tx_send(struct peal_train *train)
 		ret = PTR_ERR(dst);
 		goto free;
 	}
+	linear = !(dst->dev->features & NETIF_F_SG);
+	if (unlikely(READ_ONCE(path->linear) != linear))
+		WRITE_ONCE(path->linear, linear);
 	peal_tx_ip(path, skb_network_header(skb), skb->len, 0, train->tos,
 		   peal_tx_hops(path, dst));
 	*udp_hdr(skb) = peal_tx_udp(path, bytes);
@@ -362,6 +367,23 @@ static noinline u32 peal_tx_front_crc(const struct peal_path *path, u32 bytes, u
 	return peal_crc_add(PEAL_ICRC_FRONT, head, front, fpu);
 }
 
+/* What the MIDDLE packets of a run have in common. */
+struct peal_tx_run {
+	u32 header_bytes;		/* 0: not built yet for this train */
+	u32 crc;			/* up to the end of the BTH, of its last packet so far */
+	u8 headers[PEAL_HEADERS_MAX];	/* of its first packet, without AckReq */
+};
+
+/* Write the headers of @packet, the first of a run. AckReq is that of the last one. */
+static u32 peal_tx_build(const struct peal_packet *packet, u8 *bth)
+{
+	u32 bytes = peal_packet_build(packet, bth);
+
+	if (packet->more)
+		peal_packet_build_next(bth, packet->psn, false);
+	return bytes;
+}
+
 /* Which of the hints path->front_crc is for the packet? */
 static u32 peal_tx_kind(const struct peal_packet *packet)
 {
@@ -375,17 +397,18 @@ static u32 peal_tx_kind(const struct peal_packet *packet)
 /*
  * The first packet of a train. The IP and UDP headers in front of it are written by peal_tx_send().
  * Most trains have no other packet. Its BTH is masked in place for the ICRC. The CRC of the IP and
- * UDP headers is often known, because a packet of the same length left before. Return: false when
- * there is no memory.
+ * UDP headers is often known, because a packet of the same length left before. @run: is begun if
+ * other packets of the run follow. Return: false when there is no memory.
  */
 static bool peal_tx_first(struct peal_train *train, const struct peal_packet *packet, u32 bytes,
-			  struct peal_crc_source *source)
+			  struct peal_crc_source *source, struct peal_tx_run *run)
 {
 	struct peal_path *path = train->path;
 	u32 ip_bytes = peal_tx_ip_bytes(path), front = ip_bytes + sizeof(struct udphdr);
 	u64 *hint = &path->front_crc[peal_tx_kind(packet)], known = READ_ONCE(*hint);
-	bool in_page = bytes > PEAL_TX_LINEAR_MOST && peal_tx_find_page(bytes);
-	u32 header_bytes, crc = known;
+	bool in_page = bytes > PEAL_TX_LINEAR_MOST && !READ_ONCE(path->linear) &&
+		       peal_tx_find_page(bytes);
+	u32 header_bytes, covered = 0, crc = known;
 	struct sk_buff *skb;
 	u8 *bth, marks;
 
@@ -404,9 +427,11 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 	train->limit = 0;
 	train->fpu = peal_fpu_begin(bytes);
 
-	header_bytes = peal_packet_build(packet, bth);
-	if (packet->more)	/* AckReq is that of the last one */
-		peal_packet_build_next(bth, packet->psn, false);
+	header_bytes = peal_tx_build(packet, bth);
+	if (packet->more) {
+		memcpy(run->headers, bth, header_bytes);
+		run->header_bytes = header_bytes;
+	}
 	marks = bth[PEAL_BTH_MARKS];
 	if (unlikely(known >> 32 != bytes)) {
 		crc = peal_tx_front_crc(path, bytes, 0, train->fpu);
@@ -415,7 +440,12 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 	train->front_crc = crc;
 	train->has_word_crc = false;
 	bth[PEAL_BTH_MARKS] = 0xff;
-	crc = peal_crc_gather(crc, bth + header_bytes, header_bytes, source,
+	if (packet->more) {
+		covered = PEAL_BTH_BYTES;
+		crc = peal_icrc_add(crc, bth, covered);
+		run->crc = crc;
+	}
+	crc = peal_crc_gather(crc, bth + header_bytes, header_bytes - covered, source,
 			      packet->payload_bytes, train->fpu);
 	bth[PEAL_BTH_MARKS] = marks;
 	peal_tx_finish(bth + header_bytes + packet->payload_bytes, crc, -packet->payload_bytes & 3,
@@ -455,20 +485,13 @@ static void peal_tx_next(struct peal_train *train, const struct peal_packet *pac
 
 	if (!train->fpu)
 		train->fpu = peal_fpu_begin(train->bytes + bytes);
-	header_bytes = peal_packet_build(packet, bth);
+	header_bytes = peal_tx_build(packet, bth);
 	payload = bth + header_bytes;
 	crc = peal_icrc_behind_word(peal_tx_word_crc(train, bth, bytes), bth);
 	crc = peal_crc_gather(crc, payload, header_bytes - sizeof(__be32), source, payload_bytes,
 			      train->fpu);
 	peal_tx_finish(payload + payload_bytes, crc, -payload_bytes & 3, train->fpu);
 }
-
-/* What the MIDDLE packets of a run that are not the first of a train have in common. */
-struct peal_tx_run {
-	u32 header_bytes;		/* 0: not built yet for this train */
-	u32 crc;			/* up to the end of the BTH, of its last packet so far */
-	u8 headers[PEAL_HEADERS_MAX];	/* of its first packet, without AckReq */
-};
 
 static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct peal_train *train,
 				       const struct peal_packet *packet, u32 bytes)
@@ -482,8 +505,7 @@ static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct pea
 	} ip PEAL_UNINITIALIZED;
 	u32 head_bytes;
 
-	run->header_bytes = peal_packet_build(packet, run->headers);
-	peal_packet_build_next(run->headers, packet->psn, false);
+	run->header_bytes = peal_tx_build(packet, run->headers);
 	peal_tx_ip(path, &ip, peal_tx_ip_bytes(path) + sizeof(udp) + bytes, train->packets, 0, 0);
 	head_bytes = peal_icrc_head(head, path->ipv6, &ip, &udp, run->headers);
 	run->crc = peal_crc_begin(head, head_bytes, path->ipv6, train->fpu);
@@ -491,7 +513,8 @@ static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct pea
 
 /*
  * Other packets of a train, as many of the MIDDLE packets from @packet on as there is room for.
- * peal_tx_fits() has found that there is room for one. Return: how many.
+ * They have the length of the first packet. peal_tx_fits() has found that there is room for one.
+ * Return: how many.
  */
 static u32 peal_tx_next_of_run(struct peal_train *train, const struct peal_packet *packet,
 			       u32 bytes, struct peal_crc_source *source, struct peal_tx_run *run)
@@ -499,13 +522,12 @@ static u32 peal_tx_next_of_run(struct peal_train *train, const struct peal_packe
 	const struct peal_tx_pages *pages = this_cpu_ptr(&peal_tx_pages);
 	const struct page_frag *page = &pages->at[pages->now];
 	u32 payload_bytes = packet->payload_bytes, header_bytes, crc, psn = packet->psn;
-	u32 ack_at = packet->ack_request ? packet->more : U32_MAX, n = 1, i;
+	u32 ack_at = packet->ack_request ? packet->more : U32_MAX, n, i;
 	u8 *bth, *payload;
 	bool fpu;
 
-	if (bytes == train->segment)
-		n = min3(packet->more + 1, train->most - train->packets,
-			 min(train->limit - train->bytes, page->size - page->offset) / bytes);
+	n = min3(packet->more + 1, train->most - train->packets,
+		 min(train->limit - train->bytes, page->size - page->offset) / bytes);
 	bth = peal_tx_fragment(train, n * bytes);
 	if (!train->fpu)
 		train->fpu = peal_fpu_begin(train->bytes + n * bytes);
@@ -559,13 +581,13 @@ bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 
 		if (!peal_tx_fits(train, bytes, packet->last ? count - number : 1, tos))
 			peal_tx_send(train);
 		if (!train->packets) {
-			if (unlikely(!peal_tx_first(train, now, bytes, &source))) {
+			run.header_bytes = 0;
+			if (unlikely(!peal_tx_first(train, now, bytes, &source, &run))) {
 				peal_count_by(train->path->port->table, packets_unsent,
 					      count - number);
 				return false;
 			}
-			run.header_bytes = 0;
-		} else if (now->more) {
+		} else if (now->more && bytes == train->segment) {
 			n = peal_tx_next_of_run(train, now, bytes, &source, &run);
 		} else {
 			peal_tx_next(train, now, bytes, &source);
@@ -616,7 +638,7 @@ void peal_tx_show(struct peal_path *path, struct peal_port *to, const struct pea
 	if (!peal_sniff_wants(from) && !peal_sniff_wants(to))
 		return;
 	peal_tx_begin(&train, path);
-	if (!peal_tx_first(&train, packet, bytes, &source)) {
+	if (!peal_tx_first(&train, packet, bytes, &source, NULL)) {
 		peal_count(from->table, frames_missed);
 		return;
 	}
