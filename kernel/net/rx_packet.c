@@ -385,7 +385,7 @@ void peal_rx_scatter(const struct peal_rx_packet *rx, struct peal_cursor *to, u3
 	u32 payload = rx->packet.payload_bytes, offset = 0, at = rx->at, n;
 	struct peal_rx_part part = rx->part;
 	const u8 *here = rx->here, *behind = NULL;
-	bool fpu = peal_fpu_begin_copy(bytes, payload);
+	bool fpu = rx->packet.more && peal_fpu_begin_copy(bytes, payload);
 	u64 room;
 	void *dst;
 

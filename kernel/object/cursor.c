@@ -184,7 +184,8 @@ enum peal_reason peal_cursor_part(struct peal_cursor *cursor, struct peal_table 
 		if (unlikely(peal_target_is_counted(&cursor->target[i])))
 			cursor->counted |= 1U << i;
 	}
-	peal_cursor_skip(cursor, offset);
+	if (offset)
+		peal_cursor_skip(cursor, offset);
 	return PEAL_REASON_NONE;
 }
 

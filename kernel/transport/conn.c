@@ -513,9 +513,9 @@ static void peal_wire_fail_message(struct peal_wire *w, u32 message, enum peal_r
  * packet, because they may have become invalid since the last one. *absent: the bytes are not in
  * memory, and on-demand paging brings them in. Return: PEAL_REASON_NONE, or why there is no cursor.
  */
-static enum peal_reason peal_wire_find(const struct peal_wire *w, u32 message, bool write,
-				       u64 offset, u32 bytes, struct peal_cursor *cursor,
-				       bool *absent)
+static __always_inline enum peal_reason peal_wire_find(const struct peal_wire *w, u32 message,
+						       bool write, u64 offset, u32 bytes,
+						       struct peal_cursor *cursor, bool *absent)
 {
 	const struct peal_qp *qp = w->base.qp;
 	const struct peal_wqe *wqe = peal_requester_wqe(&w->requester, message);

@@ -244,9 +244,9 @@ bool peal_demux_takes_last(const struct peal_delivery *delivery, const struct pe
 	       peal_responder_takes_last(&peal_wire(delivery->qp->wire)->responder, run, last);
 }
 
-/* @qp: what the table has for the QP number. Consumes the packet, or the run of packets. */
-static void peal_demux_carry(struct peal_delivery *delivery, struct peal_qp *qp,
-			     struct peal_rx_packet *rx)
+/* A packet that is no message of a connection. Consumes it. */
+static noinline void peal_demux_other(struct peal_delivery *delivery, struct peal_qp *qp,
+				      struct peal_rx_packet *rx)
 {
 	u8 transport = peal_opcode_transport(rx->packet.opcode);
 	struct peal_port *port = delivery->port;
@@ -254,12 +254,7 @@ static void peal_demux_carry(struct peal_delivery *delivery, struct peal_qp *qp,
 	enum peal_drop drop = PEAL_DROP_none;
 
 	peal_epoch_assert_held();
-	if (likely(qp && rx->packet.opcode != PEAL_OPCODE_CHALLENGE && transport != PEAL_UD &&
-		   transport == peal_qp_bth_transport(qp))) {
-		peal_demux_connected(delivery, qp, rx);
-		return;
-	}
-	/* The others take locks of their own. */
+	/* These take locks of their own. */
 	peal_demux_end(delivery);
 	if (rx->packet.qpn == PEAL_QPN_MULTICAST) {
 		/*
@@ -287,6 +282,19 @@ static void peal_demux_carry(struct peal_delivery *delivery, struct peal_qp *qp,
 		peal_rx_drop(port, rx, drop);
 	else
 		peal_rx_consume(rx);
+}
+
+/* @qp: what the table has for the QP number. Consumes the packet, or the run of packets. */
+static __always_inline void peal_demux_carry(struct peal_delivery *delivery, struct peal_qp *qp,
+					     struct peal_rx_packet *rx)
+{
+	u8 transport = peal_opcode_transport(rx->packet.opcode);
+
+	if (likely(qp && rx->packet.opcode != PEAL_OPCODE_CHALLENGE && transport != PEAL_UD &&
+		   transport == peal_qp_bth_transport(qp)))
+		peal_demux_connected(delivery, qp, rx);
+	else
+		peal_demux_other(delivery, qp, rx);
 }
 
 /* If no packet overtakes a packet within this time, it is delivered nevertheless. */

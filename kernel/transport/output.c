@@ -164,7 +164,8 @@ void peal_output_begin(struct peal_output *output, struct peal_train *train)
  * for TCP. An attacker could mark a forged retransmission, and the receiver would report it. Here
  * this changes nothing, because an attacker that can forge such a packet can also forge the report.
  */
-static u8 peal_output_tos(struct peal_output *output, const struct peal_packet *header)
+static __always_inline u8 peal_output_tos(struct peal_output *output,
+					  const struct peal_packet *header)
 {
 	const struct peal_path *path = peal_output_path(output);
 	u32 has = peal_packet_opcode(header)->has;
