@@ -44,7 +44,7 @@ bench_limits="
 peal-containers write_bw 64 B|1433
 peal-containers read_bw 64 B|1427
 peal-containers atomic_bw 8 B|1433
-peal-containers send_lat 8 B|8500
+peal-containers send_lat 8 B|9610
 peal one-process 64 B write|1143
 peal one-process 64 B uc|1143
 peal one-process 64 B odp|1202

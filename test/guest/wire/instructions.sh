@@ -18,12 +18,12 @@ figures=$(mktemp -d)
 
 # Row of scripts/bench, instructions at MTU 1500 and 4500.
 limits="
-write_bw 64 KiB|99771|91491
-read_bw 64 KiB|104767|97561
-write_bw 64 B|18024|18028
-write_bw 64 B lists 16|4876|4870
-write_bw 64 B 0.2 ms RTT|7316|7314
-send_lat 8 B|25560|25570
+write_bw 64 KiB|95850|87025
+read_bw 64 KiB|100990|89702
+write_bw 64 B|17764|17765
+write_bw 64 B lists 16|4468|4469
+write_bw 64 B 0.2 ms RTT|6875|6875
+send_lat 8 B|25300|25300
 "
 
 # figures_at MTU: prints the rows and figures at that MTU, with a bar between them.
