@@ -123,14 +123,14 @@ public:
 		int piece;
 	};
 
-	/* All bodies have one length. To build a train takes longer than to send it. */
+	/* All bodies but the last have one length. To build takes longer than to send. */
 	Train build(const std::vector<Bytes> &bodies) const
 	{
 		Bytes all;
 
 		for (std::size_t n = 0; n < bodies.size(); n++)
 			put(all, datagram(bodies[n], static_cast<std::uint16_t>(n)));
-		return {all, static_cast<int>(all.size() / bodies.size())};
+		return {all, static_cast<int>(datagram(bodies.front(), 0).size())};
 	}
 	void send(const Bytes &body) { send_all(datagram(body, 0), 0); }
 	void send(const Train &train) { send_all(train.bytes, train.piece); }

@@ -10,7 +10,8 @@
  * the effects of a packet for which others waited. An answer within the budget is sent at once; no
  * program receives it here. The end of a train to a large group is lost. A packet that is kept does
  * not hold the pages of the rest of its train. A wrong ICRC drops one packet of a train. A train of
- * requests has one acknowledgment. A train for more shared receive queues than one turn can notify
+ * requests has one acknowledgment. The last packet of a message is processed together with those in
+ * front of it only if it is right. A train for more shared receive queues than one turn can notify
  * loses no message. Does not hold: the fate of each packet (wire/odd_frames_are_dropped,
  * hostile/random_packets).
  */
@@ -24,6 +25,31 @@ using namespace peal_test;
 namespace {
 
 constexpr std::uint64_t packet_price = 64;
+constexpr std::uint8_t write_first = 0x06, write_middle = 0x07, write_last = 0x08;
+constexpr std::uint32_t write_mtu = 256, write_packets = 32;
+
+/*
+ * The packets of a WRITE of @length bytes to the begin of @to, as FIRST says. LAST carries @rest
+ * bytes.
+ */
+std::vector<Bytes> write_of_packets(const Victim &victim, const Region &to, std::uint32_t length,
+				    std::uint32_t rest)
+{
+	const auto payload = pattern_of((write_packets - 1) * write_mtu + rest, 1);
+	std::vector<Bytes> bodies{victim.access(write_first, victim.psn, to, length)};
+
+	for (std::uint32_t n = 1; n < write_packets; n++)
+		bodies.push_back(victim.request(n + 1 < write_packets ? write_middle : write_last,
+						victim.psn + n));
+	bodies.back()[8] |= 0x80; /* AckReq */
+	for (std::size_t n = 0; n < bodies.size(); n++) {
+		const auto from = payload.begin() + static_cast<std::ptrdiff_t>(n * write_mtu);
+
+		bodies[n].insert(bodies[n].end(), from,
+				 n + 1 < bodies.size() ? from + write_mtu : payload.end());
+	}
+	return bodies;
+}
 
 } // namespace
 
@@ -181,6 +207,62 @@ TEST_CASE("a wrong ICRC in a train costs that packet only")
 		forger.send(bodies[n]);
 		CHECK(eventually([&] { return victim.psn + victim.progress() == first + cars; }));
 	}
+}
+
+TEST_CASE("the end of a message is taken with the packets in front of it only if it is right")
+{
+	constexpr std::uint32_t whole = write_packets * write_mtu;
+	Device device;
+	Forger forger;
+
+	const auto writes = [&](const char *what, std::uint32_t length, std::uint32_t rest,
+				const auto &spoil, const char *name, std::uint32_t executed) {
+		Victim victim(device, IBV_MTU_256);
+		const Region area(victim.end.pd, whole);
+		auto bodies = write_of_packets(victim, area, length, rest);
+		const Bytes last = bodies.back();
+
+		INFO(what);
+		forger.send(bodies.front());
+		bodies.erase(bodies.begin());
+		const auto before = counter(name);
+		forger.send(spoil(bodies));
+		CHECK(eventually([&] { return counter(name) - before == 1; }));
+		CHECK(eventually([&] { return victim.progress() == executed; }));
+		/* The right one ends the message, unless the queue pair has refused it. */
+		if (std::strcmp(name, "naks_sent_invalid") == 0)
+			return;
+		forger.send(last);
+		CHECK(eventually([&] { return victim.progress() == write_packets; }));
+		const std::size_t bytes = whole - write_mtu + rest;
+		CHECK(difference(area.bytes(0, bytes), pattern_of(bytes, 1)).empty());
+		CHECK(all_equal(area.bytes(bytes, whole - bytes), 0));
+	};
+	const auto build = [&](const std::vector<Bytes> &bodies) { return forger.build(bodies); };
+
+	for (const std::uint32_t rest : {write_mtu, write_mtu - 4, 4U})
+		writes("all is right", whole - write_mtu + rest, rest, build, "packets_sent",
+		       write_packets);
+	writes(
+		"a wrong ICRC", whole, write_mtu,
+		[&](const std::vector<Bytes> &bodies) {
+			auto train = forger.build(bodies);
+
+			train.bytes.back() ^= 1;
+			return train;
+		},
+		"drop_icrc", write_packets - 1);
+	writes(
+		"another PSN", whole, write_mtu,
+		[&](std::vector<Bytes> &bodies) {
+			bodies.back()[11]++;
+			return forger.build(bodies);
+		},
+		"reorder_kept", write_packets - 1);
+	writes("more bytes than FIRST says", whole - 4, write_mtu, build, "naks_sent_invalid",
+	       write_packets - 1);
+	writes("fewer bytes than FIRST says", whole, write_mtu - 4, build, "naks_sent_invalid",
+	       write_packets - 1);
 }
 
 TEST_CASE("a train for many shared receive queues loses no message")
