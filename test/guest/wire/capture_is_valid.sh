@@ -57,4 +57,27 @@ traffic 4 --ops rc-write,rc-send --sizes 16384 --count 32
 wire_end_capture
 [[ ! -d /results ]] || cp "$capture" "/results/capture-${kinds[0]}-${kinds[1]}.pcap"
 test/interop/check_capture.py --tshark --require "$required" "$capture" || fail "the capture is not good"
+
+# Of the packets that leave together only the last one may ask for an acknowledgment. The tracepoint says which do.
+if [[ ${kinds[*]} == "peal peal" ]]; then
+	tracing=/sys/kernel/tracing
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no tracefs"
+	echo 8192 >$tracing/buffer_size_kb
+	echo 1 >$tracing/events/peal/peal_packet_sent/enable
+	wire_netem a
+	wire_capture a "$capture"
+	traffic 4 --ops rc-write,rc-send --sizes 33,mtu+1,65536 --count 32
+	wire_end_capture
+	echo 0 >$tracing/events/peal/peal_packet_sent/enable
+	tshark -r "$capture" -Y "infiniband.bth.a == 1" -T fields -e infiniband.bth.destqp -e infiniband.bth.psn \
+		>"$wire_work/asking" 2>/dev/null
+	/usr/bin/python3 - $tracing/trace "$wire_work/asking" <<-'END' || fail "other packets ask for an acknowledgment"
+		import re, sys
+		sent = re.compile(r"to 0x(\w+) opcode 0x\w+ psn 0x(\w+) packets (\d+) .* ack\b")
+		traced = {(int(m[1], 16), int(m[2], 16) + int(m[3]) - 1 & 0xffffff) for m in sent.finditer(open(sys.argv[1]).read())}
+		seen = {tuple(int(word, 0) for word in line.split()) for line in open(sys.argv[2])}
+		print(len(seen), "packets ask for an acknowledgment")
+		sys.exit(bool(seen - traced) or len(seen) < 100)
+	END
+fi
 wire_down
