@@ -115,7 +115,7 @@ static bool peal_tx_find_page(u32 bytes)
 
 /*
  * May a packet of @bytes bytes be added now? If not, the others must be sent first. @count: so many
- * packets, from this one to the end of the message, are added together.
+ * packets, from this one to the end of the message, are added together; 1 if the end is not.
  */
 static bool peal_tx_fits(struct peal_train *train, u32 bytes, u32 count, u8 tos)
 {
@@ -513,8 +513,8 @@ static noinline void peal_tx_begin_run(struct peal_tx_run *run, const struct pea
 
 /*
  * Other packets of a train, as many of the MIDDLE packets from @packet on as there is room for.
- * They have the length of the first packet. peal_tx_fits() has found that there is room for one.
- * Return: how many.
+ * They have the length of the first packet. They fill the path MTU, so they have no padding.
+ * peal_tx_fits() has found that there is room for one. Return: how many.
  */
 static u32 peal_tx_next_of_run(struct peal_train *train, const struct peal_packet *packet,
 			       u32 bytes, struct peal_crc_source *source, struct peal_tx_run *run)

@@ -6,7 +6,7 @@
 #
 # Other programs can read the packets on the wire. The test captures packets with every opcode, over IPv4, IPv6 and a
 # VLAN, with every NAK that can be provoked. check_capture.py checks lengths, padding and ICRC. Wireshark's dissector
-# checks the rest.
+# checks the rest. Only those packets ask for an acknowledgment that the requester wants to ask.
 set -u
 # shellcheck source=test/guest/helpers/wire.sh
 source "$(dirname "$0")/../helpers/wire.sh"
