@@ -165,6 +165,32 @@ static noinline struct peal_outcome peal_wire_look_request(struct peal_wire *w,
 	return (struct peal_outcome){ .what = PEAL_DONE };
 }
 
+/*
+ * The common case of peal_wire_execute(): a WRITE of one packet, without immediate data, to memory
+ * that is contiguous and there. Return: false, if that function must look.
+ */
+static __always_inline bool peal_wire_write(struct peal_wire *w, const struct peal_rx_packet *rx,
+					    const struct peal_request *request)
+{
+	const struct peal_wqe *wqe = &request->wqe;
+	const struct peal_op *op = peal_op(PEAL_OP_WRITE);
+	const struct peal_qp *qp = w->base.qp;
+	u64 bytes = request->bytes;
+	void *to;
+
+	lockdep_assert_held(&qp->rq.lock);
+	if (wqe->opcode != PEAL_OP_WRITE || !request->first || !request->last || !bytes ||
+	    !qp->rq.routine || op->access & ~qp->attr.qp_access_flags ||
+	    peal_faults_exist(&qp->table->faults))
+		return false;
+	to = peal_mr_present(qp->table, &w->remote, qp->rkey_pd, wqe->rkey, wqe->remote_addr,
+			     wqe->length, op->access, &bytes);
+	if (unlikely(!to || bytes != request->bytes))
+		return false;
+	peal_rx_copy(rx, 0, to, bytes);
+	return true;
+}
+
 /* Check the request and move its bytes. *original gets the old value of an atomic. */
 static noinline struct peal_outcome peal_wire_execute(struct peal_wire *w,
 						      const struct peal_rx_packet *rx,
@@ -257,7 +283,9 @@ static void peal_wire_take_request(struct peal_wire *w, struct peal_rx_packet *r
 		peal_execute_invalid(qp, &request.wqe, qp->attr.dest_qp_num, notify);
 		break;
 	case PEAL_REQUEST_EXECUTE:
-		outcome = peal_wire_execute(w, rx, &request, notify, &original);
+		outcome.what = PEAL_DONE;
+		if (!peal_wire_write(w, rx, &request))
+			outcome = peal_wire_execute(w, rx, &request, notify, &original);
 		if (unlikely(outcome.what != PEAL_DONE)) {
 			syndrome = outcome.syndrome;
 			if (qp->ib.qp_type == IB_QPT_UC)
@@ -510,25 +538,38 @@ static void peal_wire_fail_message(struct peal_wire *w, u32 message, enum peal_r
 
 /*
  * Set @cursor to @bytes bytes of a message, from @offset on. The keys are looked up for each
- * packet, because they may have become invalid since the last one. *absent: the bytes are not in
- * memory, and on-demand paging brings them in. Return: PEAL_REASON_NONE, or why there is no cursor.
+ * packet, because they may have become invalid since the last one. Few bytes are mostly contiguous,
+ * and then a remembered look-up finds them. *absent: the bytes are not in memory, and on-demand
+ * paging brings them in. Return: PEAL_REASON_NONE, or why there is no cursor.
  */
-static __always_inline enum peal_reason peal_wire_find(const struct peal_wire *w, u32 message,
+static __always_inline enum peal_reason peal_wire_find(struct peal_wire *w, u32 message,
 						       bool write, u64 offset, u32 bytes,
 						       struct peal_cursor *cursor, bool *absent)
 {
 	const struct peal_qp *qp = w->base.qp;
 	const struct peal_wqe *wqe = peal_requester_wqe(&w->requester, message);
+	const struct peal_sge *sge = peal_wire_sge(w, message);
+	u64 contiguous = bytes;
 	enum peal_odp_state state;
 	enum peal_reason reason;
+	const void *here;
 
 	if (wqe->inline_data) {
 		peal_cursor_inline(cursor, wqe->inline_data, wqe->length);
 		peal_cursor_skip(cursor, offset);
 		return PEAL_REASON_NONE;
 	}
-	reason = peal_cursor_part(cursor, qp->table, qp->ib.pd, peal_wire_sge(w, message),
-				  wqe->num_sge, write, offset, bytes);
+	if (wqe->num_sge == 1 && bytes <= PAGE_SIZE) {
+		here = peal_mr_present(qp->table, &w->local, qp->ib.pd, sge->lkey,
+				       sge->addr + offset, sge->length - offset,
+				       write ? IB_ACCESS_LOCAL_WRITE : 0, &contiguous);
+		if (likely(here && contiguous == bytes)) {
+			peal_cursor_inline(cursor, here, bytes);
+			return PEAL_REASON_NONE;
+		}
+	}
+	reason = peal_cursor_part(cursor, qp->table, qp->ib.pd, sge, wqe->num_sge, write, offset,
+				  bytes);
 	if (unlikely(reason) || likely(!cursor->counted))
 		return reason;
 	state = peal_cursor_look(cursor, 0, bytes, write);
