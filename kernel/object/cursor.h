@@ -99,6 +99,33 @@ peal_cursor_local(struct peal_cursor *cursor, struct peal_table *table, const st
 	return PEAL_REASON_NONE;
 }
 
+/* So few bytes are mostly contiguous, because no page is smaller. */
+#define PEAL_CURSOR_FEW		4096
+
+/**
+ * peal_cursor_find() - peal_cursor_part(), faster for a few contiguous bytes of one entry
+ * @last: remembers the region. Only the caller uses it, under a lock
+ */
+static __always_inline enum peal_reason
+peal_cursor_find(struct peal_cursor *cursor, struct peal_table *table, struct peal_mr_lookup *last,
+		 const struct ib_pd *pd, const struct peal_sge *sge, u32 num_sge,
+		 enum peal_key_use use, u64 offset, u64 bytes)
+{
+	u64 contiguous = bytes;
+	const void *here;
+
+	if (num_sge == 1 && bytes && bytes <= PEAL_CURSOR_FEW) {
+		here = peal_mr_present(table, last, pd, sge->lkey, sge->addr + offset,
+				       sge->length - offset,
+				       use == PEAL_GATHER ? 0 : IB_ACCESS_LOCAL_WRITE, &contiguous);
+		if (likely(here && contiguous == bytes)) {
+			peal_cursor_inline(cursor, here, bytes);
+			return PEAL_REASON_NONE;
+		}
+	}
+	return peal_cursor_part(cursor, table, pd, sge, num_sge, use, offset, bytes);
+}
+
 /**
  * peal_cursor_remote() - check whether a request may use its remote range, and begin a cursor there
  *

@@ -21,6 +21,7 @@
 #include "base/table.h"
 #include "proto/packet.h"
 #include "object/cq.h"
+#include "object/mr.h"
 #include "object/srq.h"
 #include "object/wqe.h"
 
@@ -310,13 +311,14 @@ struct peal_qp {
 	/* Guarded by xrcd.lock: */
 	struct list_head target;	/* XRC target: in xrcd->targets */
 
-	/* Only XRC targets change these four, because each message names its queue. */
 	/* Guarded by rq.lock: */
+	/* Only XRC targets change the first five, because each message names its queue. */
 	struct peal_srq *srq;		/* where receives are taken from; NULL: from rq.ring */
 	struct ib_pd *recv_pd;		/* of the keys in receive WQEs */
 	struct ib_pd *rkey_pd;		/* of the keys in messages */
 	struct peal_srq *named_srq;	/* XRC target: whose rkey_pd is; NULL: none */
 	struct ib_cq *recv_cq;		/* where receives complete */
+	struct peal_mr_lookup received;	/* the last look-up of an lkey of a receive */
 
 	struct ib_qp_cap cap;
 	enum ib_sig_type sig_type;

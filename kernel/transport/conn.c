@@ -538,9 +538,8 @@ static void peal_wire_fail_message(struct peal_wire *w, u32 message, enum peal_r
 
 /*
  * Set @cursor to @bytes bytes of a message, from @offset on. The keys are looked up for each
- * packet, because they may have become invalid since the last one. Few bytes are mostly contiguous,
- * and then a remembered look-up finds them. *absent: the bytes are not in memory, and on-demand
- * paging brings them in. Return: PEAL_REASON_NONE, or why there is no cursor.
+ * packet, because they may have become invalid since the last one. *absent: the bytes are not in
+ * memory, and on-demand paging brings them in. Return: PEAL_REASON_NONE, or why there is no cursor.
  */
 static __always_inline enum peal_reason peal_wire_find(struct peal_wire *w, u32 message,
 						       bool write, u64 offset, u32 bytes,
@@ -548,28 +547,16 @@ static __always_inline enum peal_reason peal_wire_find(struct peal_wire *w, u32 
 {
 	const struct peal_qp *qp = w->base.qp;
 	const struct peal_wqe *wqe = peal_requester_wqe(&w->requester, message);
-	const struct peal_sge *sge = peal_wire_sge(w, message);
-	u64 contiguous = bytes;
 	enum peal_odp_state state;
 	enum peal_reason reason;
-	const void *here;
 
 	if (wqe->inline_data) {
 		peal_cursor_inline(cursor, wqe->inline_data, wqe->length);
 		peal_cursor_skip(cursor, offset);
 		return PEAL_REASON_NONE;
 	}
-	if (wqe->num_sge == 1 && bytes <= PAGE_SIZE) {
-		here = peal_mr_present(qp->table, &w->local, qp->ib.pd, sge->lkey,
-				       sge->addr + offset, sge->length - offset,
-				       write ? IB_ACCESS_LOCAL_WRITE : 0, &contiguous);
-		if (likely(here && contiguous == bytes)) {
-			peal_cursor_inline(cursor, here, bytes);
-			return PEAL_REASON_NONE;
-		}
-	}
-	reason = peal_cursor_part(cursor, qp->table, qp->ib.pd, sge, wqe->num_sge, write, offset,
-				  bytes);
+	reason = peal_cursor_find(cursor, qp->table, &w->local, qp->ib.pd,
+				  peal_wire_sge(w, message), wqe->num_sge, write, offset, bytes);
 	if (unlikely(reason) || likely(!cursor->counted))
 		return reason;
 	state = peal_cursor_look(cursor, 0, bytes, write);

@@ -33,7 +33,7 @@ struct peal_wire {
 	 * which the program may reuse only after the completion.
 	 */
 	struct peal_sge *sge;
-	struct peal_mr_lookup local;	/* last look-up of an lkey of a short message */
+	struct peal_mr_lookup local;	/* the last look-up of an lkey of a send WQE */
 	bool requester_first;		/* the requester goes first in this turn */
 	int cpu;			/* the last new packet was sent from here */
 	u32 expiries;			/* run.expiries when the requester last looked */
@@ -43,7 +43,7 @@ struct peal_wire {
 	/* Guarded by rq.lock: */
 	struct peal_responder responder;
 	struct peal_resource *resource;	/* the responder's array of resources */
-	struct peal_mr_lookup remote;	/* last look-up of an rkey of a short message */
+	struct peal_mr_lookup remote;	/* the last look-up of an rkey of a short WRITE */
 	struct peal_cnp cnp;		/* of both halves, because the queue pair has one limit */
 	bool due;			/* hint: replies are left to send */
 	u64 deadline;			/* hint: when the responder is due, ns; U64_MAX: never */

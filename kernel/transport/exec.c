@@ -288,7 +288,7 @@ struct peal_outcome peal_execute_accept(struct peal_qp *qp, const struct peal_wq
 	if (!op->remote && unlikely(wqe->length > recv->length))
 		reason = PEAL_REASON_RECV_TOO_SHORT;
 	else if (!op->remote)
-		reason = peal_cursor_part(cursor, qp->table, qp->recv_pd, recv->sge,
+		reason = peal_cursor_find(cursor, qp->table, &qp->received, qp->recv_pd, recv->sge,
 					  recv->num_sge, PEAL_RECEIVE, 0, wqe->length);
 	if (likely(!reason))
 		return (struct peal_outcome){ .what = PEAL_DONE };
@@ -450,8 +450,8 @@ enum peal_drop peal_receive_begin(struct peal_qp *qp, struct peal_notify *notify
 	}
 	if (unlikely(bytes > rq->wqe.length))
 		return PEAL_DROP_length;
-	*reason = peal_cursor_part(to, qp->table, qp->recv_pd, rq->wqe.sge, rq->wqe.num_sge,
-				   PEAL_RECEIVE, 0, bytes);
+	*reason = peal_cursor_find(to, qp->table, &qp->received, qp->recv_pd, rq->wqe.sge,
+				   rq->wqe.num_sge, PEAL_RECEIVE, 0, bytes);
 	if (unlikely(*reason))
 		return PEAL_DROP_none;
 	return unlikely(to->counted) ? peal_receive_look(rq, bytes, to, reason) : PEAL_DROP_none;

@@ -912,7 +912,7 @@ static noinline u32 peal_direct_copy_pieces(const struct peal_direct *d,
 		return 0;
 	if (!(op->remote ?
 	      peal_mr_present_begin(&d->remote, wqe->remote_addr + done, &far) :
-	      peal_mr_present_begin(&to->received, peer->rq.wqe.sge->addr + done, &far)))
+	      peal_mr_present_begin(&peer->received, peer->rq.wqe.sge->addr + done, &far)))
 		return 0;
 	return op->sends ? peal_extents_copy(far, near, bytes) :
 			   peal_extents_copy(near, far, bytes);
@@ -966,7 +966,7 @@ static bool peal_direct_continue(struct peal_direct *d, const struct peal_op *op
 		if (unlikely(peal_qp_take_recv(peer, notify, &reason) != PEAL_RQ_TAKEN ||
 			     recv->num_sge != 1 || wqe->length > recv->length))
 			goto doubt;
-		far = peal_mr_present(table, &to->received, peer->recv_pd, recv->sge->lkey,
+		far = peal_mr_present(table, &peer->received, peer->recv_pd, recv->sge->lkey,
 				      recv->sge->addr + d->done, bytes, IB_ACCESS_LOCAL_WRITE,
 				      &far_bytes);
 		if (unlikely(!far))
@@ -1292,7 +1292,7 @@ static __always_inline bool peal_direct_fast(struct peal_direct *d, struct peal_
 		if (unlikely(peal_qp_take_recv(peer, notify, &reason) != PEAL_RQ_TAKEN))
 			goto doubt;
 		if (!op->remote && likely(recv->num_sge == 1 && length <= recv->length))
-			far = peal_mr_present(far_table, &to->received, peer->recv_pd,
+			far = peal_mr_present(far_table, &peer->received, peer->recv_pd,
 					      recv->sge->lkey, recv->sge->addr, recv->length,
 					      IB_ACCESS_LOCAL_WRITE, &far_bytes);
 		if (unlikely(!far))

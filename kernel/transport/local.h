@@ -269,7 +269,6 @@ struct peal_direct {
 	/* Guarded by rq.lock: */
 	struct peal_recv_psn at;
 	bool message;			/* the peer's message is placed in part */
-	struct peal_mr_lookup received;	/* last look-up of a receive's lkey by the fast path */
 	u32 waiter;			/* device of the sender to wake on a kick; 0: ours */
 };
 

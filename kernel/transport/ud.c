@@ -294,9 +294,6 @@ struct peal_ud {
 	/* Guarded by sq.lock: */
 	struct peal_lookup peer;	/* look-up of the last receiver on this device */
 	struct peal_mr_lookup local;	/* last look-up of an lkey by the fast path */
-
-	/* Guarded by rq.lock: */
-	struct peal_mr_lookup received;	/* last look-up of a receive's lkey by the fast path */
 };
 
 /* A datagram as its receiver sees it. Its payload is in an skb, or still with its sender. */
@@ -614,9 +611,8 @@ static bool peal_ud_fast(struct peal_packet_sender *sender, struct peal_notify *
 		     recv->num_sge != 1 || sizeof(grh) + length > recv->length))
 		goto doubt;
 	far_bytes = sizeof(grh) + length;
-	far = peal_mr_present(table, &peal_ud(peer->wire)->received, peer->recv_pd,
-			      recv->sge->lkey, recv->sge->addr, recv->length,
-			      IB_ACCESS_LOCAL_WRITE, &far_bytes);
+	far = peal_mr_present(table, &peer->received, peer->recv_pd, recv->sge->lkey,
+			      recv->sge->addr, recv->length, IB_ACCESS_LOCAL_WRITE, &far_bytes);
 	if (unlikely(!far || far_bytes < sizeof(grh) + length))
 		goto doubt;
 	peal_copy(far, grh, sizeof(grh));
