@@ -716,15 +716,16 @@ static void peal_qp_count_status(struct peal_qp *qp, u8 status)
 void peal_qp_complete_message(struct peal_qp *qp, struct peal_notify *notify,
 			      const struct peal_wqe *wqe, u8 status, u32 reason)
 {
-	struct peal_cqe cqe = {
-		.qp_index = qp->index, .qp_num = qp->ib.qp_num, .wqe_index = wqe->index,
-		.kind = PEAL_CQE_SEND, .opcode = wqe->opcode, .status = status,
-		.vendor_err = reason, .byte_len = status ? 0 : wqe->length,
-	};
+	struct peal_cqe cqe;
 
 	lockdep_assert_held(&qp->sq.lock);
 	if (!status && !(wqe->flags & PEAL_WQE_SIGNALED))
 		return;
+	cqe = (struct peal_cqe){
+		.qp_index = qp->index, .qp_num = qp->ib.qp_num, .wqe_index = wqe->index,
+		.kind = PEAL_CQE_SEND, .opcode = wqe->opcode, .status = status,
+		.vendor_err = reason, .byte_len = status ? 0 : wqe->length,
+	};
 	peal_qp_count_status(qp, status);
 	peal_qp_push(qp, notify, qp->ib.send_cq, &cqe);
 }
