@@ -177,11 +177,8 @@ u32 peal_crc_gather_pieces(u32 crc, void *to, u32 front, struct peal_crc_source 
 	if (fpu && front)
 		crc = peal_crc_add(crc, begin, front, fpu);
 	for (; bytes; bytes -= n, to += n) {
-		if (!from->left) {
-			from->left = from->bytes;
-			from->piece = peal_cursor_take(from->cursor, &from->left);
-			from->bytes -= from->left;
-		}
+		if (!from->left)
+			peal_crc_next_piece(from);
 		n = min(bytes, from->left);
 		if (fpu)
 			crc = peal_crc_copy(crc, to, from->piece, n, fpu);

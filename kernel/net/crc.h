@@ -76,7 +76,15 @@ static inline struct peal_crc_source peal_crc_from(struct peal_cursor *cursor, u
 	};
 }
 
-/* peal_crc_gather() for a source that has several pieces. */
+/* Begin the next contiguous piece. */
+static inline void peal_crc_next_piece(struct peal_crc_source *from)
+{
+	from->left = from->bytes;
+	from->piece = (const u8 *)peal_cursor_take(from->cursor, &from->left);
+	from->bytes -= from->left;
+}
+
+/* peal_crc_gather() for bytes that lie in several pieces, or without a section. */
 u32 peal_crc_gather_pieces(u32 crc, void *to, u32 front, struct peal_crc_source *from, u64 bytes,
 			   bool fpu);
 
@@ -84,8 +92,14 @@ u32 peal_crc_gather_pieces(u32 crc, void *to, u32 front, struct peal_crc_source 
 static inline u32 peal_crc_gather(u32 crc, void *to, u32 front, struct peal_crc_source *from,
 				  u64 bytes, bool fpu)
 {
-	if (!fpu || front || bytes > from->left)
+	if (!from->left && bytes)
+		peal_crc_next_piece(from);
+	if (!fpu || bytes > from->left)
 		return peal_crc_gather_pieces(crc, to, front, from, bytes, fpu);
+	if (front)
+		crc = peal_crc_add(crc, (u8 *)to - front, front, fpu);
+	if (!bytes)
+		return crc;
 	crc = peal_crc_copy(crc, to, from->piece, bytes, fpu);
 	from->piece += bytes;
 	from->left -= bytes;
