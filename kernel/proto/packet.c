@@ -102,11 +102,10 @@ const struct peal_wire_opcode peal_wire_opcodes[256] = {
 	},
 };
 
-#define POSITION(first, last)	((first) << 1 | (last))
-#define MIDDLE_PACKET		POSITION(0, 0)
-#define LAST_PACKET		POSITION(0, 1)
-#define FIRST_PACKET		POSITION(1, 0)
-#define ONLY_PACKET		POSITION(1, 1)
+#define MIDDLE_PACKET		PEAL_POSITION(0, 0)
+#define LAST_PACKET		PEAL_POSITION(0, 1)
+#define FIRST_PACKET		PEAL_POSITION(1, 0)
+#define ONLY_PACKET		PEAL_POSITION(1, 1)
 
 #define PACKETS(wire, last, only)						\
 	.packets = {								\
@@ -186,11 +185,6 @@ u32 peal_ops_refused(u8 transport, bool kernel)
 	return refused;
 }
 
-u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last)
-{
-	return peal_opcode_of(transport, peal_op(operation)->packets[POSITION(first, last)]);
-}
-
 u8 peal_opcode_read_response(u8 transport, bool first, bool last)
 {
 	static const u8 ops[] = {
@@ -200,7 +194,7 @@ u8 peal_opcode_read_response(u8 transport, bool first, bool last)
 		[ONLY_PACKET] = PEAL_WIRE_READ_RESPONSE_ONLY,
 	};
 
-	return peal_opcode_of(transport, ops[POSITION(first, last)]);
+	return peal_opcode_of(transport, ops[PEAL_POSITION(first, last)]);
 }
 
 #define IPV4_WORDS	5
@@ -300,14 +294,14 @@ static u64 peal_get64(const u8 *from)
 	return __be64_to_cpu(word);
 }
 
-static void peal_put32(u8 *to, u32 value)
+static __always_inline void peal_put32(u8 *to, u32 value)
 {
 	__be32 word = __cpu_to_be32(value);
 
 	memcpy(to, &word, sizeof(word));
 }
 
-static void peal_put64(u8 *to, u64 value)
+static __always_inline void peal_put64(u8 *to, u64 value)
 {
 	__be64 word = __cpu_to_be64(value);
 
@@ -340,8 +334,13 @@ static void peal_put_bth(u8 *bth, const struct peal_packet *packet)
 	peal_packet_build_next(bth, packet->psn & LOW_24, packet->ack_request);
 }
 
-/* The checks are in the order in which the extended headers follow each other on the wire. */
-static void peal_get_extended(const u8 *p, u32 has, struct peal_packet *packet)
+/*
+ * The checks are in the order in which the extended headers follow each other on the wire. Most
+ * packets have no header of the first group.
+ */
+#define FRONT_HEADERS	(PEAL_HAS_XRCETH | PEAL_HAS_DETH | PEAL_HAS_FETH)
+
+static const u8 *peal_get_front(const u8 *p, u32 has, struct peal_packet *packet)
 {
 	if (has & PEAL_HAS_XRCETH) {
 		packet->srqn = peal_get32(p) & LOW_24;
@@ -357,28 +356,32 @@ static void peal_get_extended(const u8 *p, u32 has, struct peal_packet *packet)
 		packet->selectivity = peal_get32(p) >> SELECTIVITY_SHIFT & SELECTIVITY;
 		p += 4;
 	}
+	return p;
+}
+
+static void peal_get_extended(const u8 *p, u32 has, struct peal_packet *packet)
+{
+	if (unlikely(has & FRONT_HEADERS))
+		p = peal_get_front(p, has, packet);
 	if (has & (PEAL_HAS_RETH | PEAL_HAS_ATOMIC_ETH)) {
 		packet->remote_addr = peal_get64(p);
 		packet->rkey = peal_get32(p + 8);
 		p += 12;
-	}
-	if (has & PEAL_HAS_RETH) {
-		packet->length = peal_get32(p);
-		p += 4;
-	}
-	if (has & PEAL_HAS_ATOMIC_ETH) {
-		packet->swap_add = peal_get64(p);
-		packet->compare = peal_get64(p + 8);
-		p += 16;
+		if (has & PEAL_HAS_RETH) {
+			packet->length = peal_get32(p);
+			p += 4;
+		} else {
+			packet->swap_add = peal_get64(p);
+			packet->compare = peal_get64(p + 8);
+			p += 16;
+		}
 	}
 	if (has & PEAL_HAS_AETH) {
 		packet->syndrome = *p;
 		packet->msn = peal_get32(p) & LOW_24;
-		p += 4;
-	}
-	if (has & PEAL_HAS_ATOMIC_ACK_ETH) {
-		packet->original = peal_get64(p);
-		p += 8;
+		if (has & PEAL_HAS_ATOMIC_ACK_ETH)
+			packet->original = peal_get64(p + 4);
+		return;
 	}
 	if (has & PEAL_HAS_IMM) {
 		memcpy(&packet->imm, p, 4);
@@ -388,7 +391,7 @@ static void peal_get_extended(const u8 *p, u32 has, struct peal_packet *packet)
 		packet->inv_rkey = peal_get32(p);
 }
 
-static void peal_put_extended(u8 *p, u32 has, const struct peal_packet *packet)
+static u8 *peal_put_front(u8 *p, u32 has, const struct peal_packet *packet)
 {
 	if (has & PEAL_HAS_XRCETH) {
 		peal_put32(p, packet->srqn & LOW_24);
@@ -404,27 +407,31 @@ static void peal_put_extended(u8 *p, u32 has, const struct peal_packet *packet)
 			   (packet->selectivity & SELECTIVITY) << SELECTIVITY_SHIFT);
 		p += 4;
 	}
+	return p;
+}
+
+static void peal_put_extended(u8 *p, u32 has, const struct peal_packet *packet)
+{
+	if (unlikely(has & FRONT_HEADERS))
+		p = peal_put_front(p, has, packet);
 	if (has & (PEAL_HAS_RETH | PEAL_HAS_ATOMIC_ETH)) {
 		peal_put64(p, packet->remote_addr);
 		peal_put32(p + 8, packet->rkey);
 		p += 12;
-	}
-	if (has & PEAL_HAS_RETH) {
-		peal_put32(p, packet->length);
-		p += 4;
-	}
-	if (has & PEAL_HAS_ATOMIC_ETH) {
-		peal_put64(p, packet->swap_add);
-		peal_put64(p + 8, packet->compare);
-		p += 16;
+		if (has & PEAL_HAS_RETH) {
+			peal_put32(p, packet->length);
+			p += 4;
+		} else {
+			peal_put64(p, packet->swap_add);
+			peal_put64(p + 8, packet->compare);
+			p += 16;
+		}
 	}
 	if (has & PEAL_HAS_AETH) {
 		peal_put32(p, (u32)packet->syndrome << 24 | (packet->msn & LOW_24));
-		p += 4;
-	}
-	if (has & PEAL_HAS_ATOMIC_ACK_ETH) {
-		peal_put64(p, packet->original);
-		p += 8;
+		if (has & PEAL_HAS_ATOMIC_ACK_ETH)
+			peal_put64(p + 4, packet->original);
+		return;
 	}
 	if (has & PEAL_HAS_IMM) {
 		memcpy(p, &packet->imm, 4);

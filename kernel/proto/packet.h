@@ -165,6 +165,9 @@ static inline u8 peal_opcode_of(u8 transport, u8 op)
 	return transport << PEAL_TRANSPORT_SHIFT | op;
 }
 
+/* The position of a packet in its message. */
+#define PEAL_POSITION(first, last)	((first) << 1 | (last))
+
 /*
  * What a program may ask for, and what follows from it. The checks of a WQE, the packets of a
  * message, its execution, its counters and its completion all read this one table.
@@ -182,7 +185,7 @@ struct peal_op {
 	bool immediate;		/* imm_or_rkey holds immediate data */
 	bool invalidates;	/* imm_or_rkey holds an rkey */
 	int access;		/* right that the rkey must give: IB_ACCESS_* */
-	u8 packets[4];		/* enum peal_wire_op, by position: first << 1 | last */
+	u8 packets[4];		/* enum peal_wire_op, by PEAL_POSITION() */
 };
 
 extern const struct peal_op peal_ops[PEAL_OP_COUNT];
@@ -229,8 +232,12 @@ struct peal_wqe {
  */
 u32 peal_ops_refused(u8 transport, bool kernel);
 
-/* The BTH opcode of a packet of @operation (enum peal_opcode) at this position in the message. */
-u8 peal_opcode_request(u8 transport, u8 operation, bool first, bool last);
+/* The BTH opcode of a packet of this operation at this position in the message. */
+static inline u8 peal_opcode_request(u8 transport, const struct peal_op *op, bool first, bool last)
+{
+	return peal_opcode_of(transport, op->packets[PEAL_POSITION(first, last)]);
+}
+
 u8 peal_opcode_read_response(u8 transport, bool first, bool last);
 
 /*

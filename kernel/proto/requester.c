@@ -78,8 +78,7 @@ void peal_message_build(const struct peal_message *message, u32 at, u32 packets,
 	bool last = at + 1 == message->packets;
 
 	*header = (struct peal_packet) {
-		.opcode = peal_opcode_request(message->transport, wqe->opcode, read || !at,
-					      read || last),
+		.opcode = peal_opcode_request(message->transport, op, read || !at, read || last),
 		.psn = peal_psn_add(message->psn, at),
 		.rkey = wqe->rkey,
 		.srqn = wqe->srqn,
@@ -145,7 +144,7 @@ static void peal_message_extend(const struct peal_message *message, u32 at, u32 
 	header->more = packets - 1;
 	if (at + packets < message->packets)
 		return;
-	header->last = peal_opcode_request(message->transport, message->wqe.opcode, false, true);
+	header->last = peal_opcode_request(message->transport, message->op, false, true);
 	header->last_bytes = peal_message_bytes(message, message->packets - 1, 1);
 	header->solicited = message->wqe.flags & PEAL_WQE_SOLICITED && message->op->receives;
 }
@@ -486,6 +485,7 @@ void peal_requester_configure(struct peal_requester *requester,
 			      const struct peal_requester_config *config)
 {
 	requester->config = *config;
+	requester->reliable = peal_transport_is_reliable(config->transport);
 	if (!peal_requester_try_ns(requester))
 		requester->give_up_at = U64_MAX;
 	peal_window_configure(&requester->window, config->window, config->mtu_shift,

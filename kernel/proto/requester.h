@@ -221,6 +221,7 @@ struct peal_requester_config {
 
 struct peal_requester {
 	struct peal_requester_config config;	/* set by the caller */
+	bool reliable;			/* the peer acknowledges requests */
 	struct peal_inflight inflight;
 	struct peal_retransmit retransmit;
 	struct peal_window window;
@@ -304,7 +305,7 @@ void peal_requester_set_psn(struct peal_requester *requester, u32 psn);
 
 static inline bool peal_requester_reliable(const struct peal_requester *requester)
 {
-	return peal_transport_is_reliable(requester->config.transport);
+	return requester->reliable;
 }
 
 static inline bool peal_requester_has_room(const struct peal_requester *requester)

@@ -248,9 +248,9 @@ void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u3
 
 static u32 peal_window_ack_interval(const struct peal_window *w)
 {
-	u32 parts = w->threshold == WINDOW_MOST ? ACK_PARTS : ACK_PARTS_QUEUE;
+	u32 part = w->threshold == WINDOW_MOST ? w->size / ACK_PARTS : w->size / ACK_PARTS_QUEUE;
 
-	return clamp_t(u32, w->size / parts, 1, ACK_INTERVAL_MOST);
+	return clamp_t(u32, part, 1, ACK_INTERVAL_MOST);
 }
 
 bool peal_window_wants_ack(struct peal_window *w, u32 packets, u32 outstanding)

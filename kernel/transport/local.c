@@ -1003,7 +1003,7 @@ static noinline struct peal_outcome peal_direct_lose(const struct peal_direct *d
 	struct peal_table *table = peal_direct_peer_table(qp);
 	enum peal_drop drop = PEAL_DROP_rights;
 	struct peal_packet packet = {
-		.opcode = peal_opcode_request(PEAL_UC, qp->sq.wqe.opcode, !d->done, true),
+		.opcode = peal_opcode_request(PEAL_UC, peal_op(qp->sq.wqe.opcode), !d->done, true),
 		.qpn = qp->attr.dest_qp_num,
 		.psn = d->psn,
 	};

@@ -512,7 +512,7 @@ static struct peal_outcome peal_ud_carry(struct peal_packet_sender *sender,
 	if (unlikely(outcome.what != PEAL_DONE))
 		return outcome;
 	packet = (struct peal_packet){
-		.opcode = peal_opcode_request(PEAL_UD, send->opcode, true, true),
+		.opcode = peal_opcode_request(PEAL_UD, peal_op(send->opcode), true, true),
 		.solicited = send->flags & PEAL_WQE_SOLICITED,
 		.migrated = true,
 		.pkey = PEAL_DEFAULT_PKEY,
@@ -600,7 +600,7 @@ static bool peal_ud_fast(struct peal_packet_sender *sender, struct peal_notify *
 				       0, &near_bytes);
 	if (unlikely(!near || near_bytes < length ||
 		     !peal_tx_grh(&address->path,
-				  peal_opcode_request(PEAL_UD, wqe->opcode, true, true), length,
+				  peal_opcode_request(PEAL_UD, op, true, true), length,
 				  grh)))
 		return false;
 
