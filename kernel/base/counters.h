@@ -41,6 +41,7 @@
 	X(frames_missed, "frames for a sniffer without a receive, or too many for its backlog")	\
 	X(full_queues, "waits of connected queue pairs for room in the transmit queues")	\
 	X(retransmits, "packets sent again: requests, and responses that were requested again")	\
+	X(ack_requests, "packets sent again, only to ask for an acknowledgment")		\
 	X(probes, "packets sent again, because no answer came in the estimated round trip")	\
 	X(timeouts, "expiries of the queue pair's timeout; each uses up a retry")		\
 	X(duplicates, "packets that came before: executed requests, received responses")	\

@@ -241,23 +241,24 @@ enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason)
 }
 
 /**
- * peal_sq_is_followed() - tell whether a message will leave right behind the one just fetched
+ * peal_sq_next() - tell what follows the WQE that was fetched last
  *
- * A READ, an atomic or an ATOMIC_WRITE does not count, because it may have to wait. It takes a
- * responder resource, and a READ takes one PSN for each packet of its response. A local operation
- * (bind, invalidate) does not count, because it is no message. The answer is a hint, because the
- * program may change the slot.
+ * A READ, an atomic or an ATOMIC_WRITE does not count as a message, because it may have to wait. It
+ * takes a responder resource, and a READ takes one PSN for each packet of its response. A local
+ * operation (bind, invalidate) is no message. The answer is a hint, because the program may change
+ * the slot.
  */
-bool peal_sq_is_followed(const struct peal_sq *sq)
+enum peal_sq_next peal_sq_next(const struct peal_sq *sq)
 {
 	const struct peal_send_wqe *next = peal_ring_slot(&sq->ring);
+	int pending = peal_ring_pending(&sq->ring);
 	const struct peal_op *op;
 
 	lockdep_assert_held(&sq->lock);
-	if (peal_ring_pending(&sq->ring) <= 0)
-		return false;
+	if (pending <= 0)
+		return pending ? PEAL_SQ_OTHER : PEAL_SQ_NOTHING;
 	op = peal_op(READ_ONCE(next->opcode));
-	return op->sends && !op->resource;
+	return op->sends && !op->resource ? PEAL_SQ_MESSAGE : PEAL_SQ_OTHER;
 }
 
 /* In SQD. Return: true once, when no WQE is being executed any more. */

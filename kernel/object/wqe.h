@@ -279,6 +279,13 @@ void peal_wqe_restore_recv(void *slot, const struct peal_recv *recv);
  * the time.
  */
 
+/* What is posted behind the WQE that was fetched last? */
+enum peal_sq_next {
+	PEAL_SQ_NOTHING,
+	PEAL_SQ_MESSAGE,	/* a SEND or WRITE, which leaves right behind it */
+	PEAL_SQ_OTHER,
+};
+
 enum peal_sq_fetched {
 	PEAL_SQ_EMPTY,
 	PEAL_SQ_FETCHED,
@@ -302,7 +309,7 @@ void peal_sq_init(struct peal_sq *sq, void *ctl, void *slots, u32 entries, u32 s
 void peal_sq_reset(struct peal_sq *sq);
 
 enum peal_sq_fetched peal_sq_fetch(struct peal_sq *sq, enum peal_reason *reason);
-bool peal_sq_is_followed(const struct peal_sq *sq);
+enum peal_sq_next peal_sq_next(const struct peal_sq *sq);
 
 /**
  * peal_sq_peek() - copy the next WQE into sq->wqe if it is a plain one

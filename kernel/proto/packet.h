@@ -205,6 +205,7 @@ struct peal_wqe {
 	u8 flags;			/* PEAL_WQE_*; of a peer's request only SOLICITED */
 	u8 num_sge;
 	bool more;		/* a SEND or WRITE follows; no AckReq unless signaled */
+	bool end;		/* nothing is posted behind it yet */
 	bool last;		/* local operation: not before all packets are acknowledged */
 	u32 index;			/* free-running index of its slot */
 	u32 imm_or_rkey;

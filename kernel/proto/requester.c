@@ -306,6 +306,7 @@ static void peal_retransmit_from_una(struct peal_retransmit *r,
 	r->next = inflight->una;
 	r->end = end;
 	r->index = inflight->acking;
+	r->asks = false;
 }
 
 /* End the retransmission and the probe. */
@@ -525,7 +526,9 @@ void peal_requester_local_done(struct peal_requester *requester, u32 message, u8
 
 /* ---- timers ---- */
 
-/* Packets are in flight. Arm the timers that are not armed. */
+/*
+ * Packets are in flight. Arm the timers that are not armed. No try begins before an answer is due.
+ */
 static void peal_requester_arm(struct peal_requester *requester, u64 now)
 {
 	u64 ns = peal_requester_try_ns(requester);
@@ -534,7 +537,7 @@ static void peal_requester_arm(struct peal_requester *requester, u64 now)
 		requester->probe_at = now + requester->rto.ns;
 		requester->silent_since = now;
 	}
-	if (requester->give_up_at == U64_MAX && ns)
+	if (requester->give_up_at == U64_MAX && ns && !peal_requester_is_unasked(requester))
 		requester->give_up_at = now + ns;
 }
 
@@ -621,14 +624,68 @@ static void peal_requester_lone_probe(struct peal_requester *requester, bool nak
  */
 #define MOST_LOCALS	256
 
-/* A probe that is due at once takes the place of the AckReq that no later packet will carry. */
+/*
+ * Let the last packet be sent again, so that it asks for an ACK. This is no sign of a loss, so
+ * neither window nor estimate change. What is being sent again for a loss asks for one anyway.
+ * Return: true if it is due.
+ */
+static bool peal_requester_ask(struct peal_requester *requester, u64 now)
+{
+	const struct peal_inflight *inflight = &requester->inflight;
+	struct peal_retransmit *r = &requester->retransmit;
+	u32 end = inflight->top, bad;
+
+	requester->probe_at = now + requester->rto.ns;
+	if (r->probe || r->next != r->end)
+		return false;
+	/* Nothing of a failed message is sent any more. */
+	bad = inflight->failed ? peal_inflight_at(inflight, inflight->bad)->psn : end;
+	if (peal_psn_before(bad, end))
+		end = bad;
+	if (end == inflight->una)
+		return false;
+	r->next = peal_psn_add(end, PEAL_PSN_MASK);
+	r->end = end;
+	r->index = peal_inflight_find(inflight, r->next);
+	r->asks = true;
+	return true;
+}
+
+/* No later packet will carry AckReq, and the last one does not carry it. */
+static bool peal_requester_lacks_ack_request(const struct peal_requester *requester)
+{
+	return requester->window.since_ack_request && peal_inflight_waits(&requester->inflight);
+}
+
 void peal_requester_request_ack(struct peal_requester *requester, u64 now)
 {
-	if (!requester->window.since_ack_request ||
-	    requester->inflight.una == requester->inflight.top)
-		return;
-	peal_window_ack_requested(&requester->window);
-	requester->probe_at = now;
+	if (peal_requester_lacks_ack_request(requester) && peal_requester_ask(requester, now))
+		requester->probe_at = now;
+}
+
+/* A stream: so many messages in a row have begun within so many ns of the one before. */
+#define STREAM_LEAST	8
+#define STREAM_NS	50000
+
+static void peal_requester_begin_message(struct peal_requester *requester, u64 now)
+{
+	if (now - requester->began_at >= STREAM_NS)
+		requester->stream = 0;
+	else if (requester->stream < STREAM_LEAST)
+		requester->stream++;
+	requester->began_at = now;
+}
+
+/*
+ * The message is the last one that is posted, and its program waits for no completion. In a stream
+ * another message soon follows, so its ACK can wait for that. If none follows, expire() asks. While
+ * many messages are in flight, each asks, because others may wait for the answer.
+ */
+static bool peal_requester_is_in_stream(const struct peal_requester *requester,
+					const struct peal_message *message)
+{
+	return message->wqe.end && requester->stream == STREAM_LEAST &&
+	       !peal_requester_may_cork(requester);
 }
 
 /* Messages wait for others until so many wait, and at most for this time. */
@@ -773,7 +830,7 @@ window:
  * Must the last of the next @packets new packets carry AckReq? READs and atomics are always
  * answered, so they need none. Other packets carry it where the requester would otherwise have to
  * wait, and at intervals: if the packet is sent without credit, or ends a message that is signaled
- * or that no other message follows at once.
+ * or that no other message follows at once or soon.
  */
 static bool peal_requester_wants_ack(struct peal_requester *requester,
 				     const struct peal_message *message, u32 packets)
@@ -782,7 +839,8 @@ static bool peal_requester_wants_ack(struct peal_requester *requester,
 	const struct peal_credit *credit = &requester->credit;
 	bool last = requester->inflight.packet + packets == message->packets;
 	bool followed =
-		message->wqe.more && peal_requester_has_room(requester) &&
+		(message->wqe.more || peal_requester_is_in_stream(requester, message)) &&
+		peal_requester_has_room(requester) &&
 		peal_credit_covers(credit, peal_psn_add(credit->ssn, 1));
 	bool wants = peal_window_wants_ack(&requester->window, packets, outstanding) ||
 		     (last && (message->wqe.flags & PEAL_WQE_SIGNALED || !followed)) ||
@@ -800,6 +858,7 @@ static void peal_requester_build(const struct peal_requester *requester, u32 ind
 
 	out->local = false;
 	out->again = false;
+	out->asks = false;
 	out->message = index;
 	out->offset = peal_message_offset(message, at);
 	peal_message_build(message, at, span, &out->header);
@@ -836,6 +895,7 @@ static void peal_requester_send(struct peal_requester *requester, u64 now, u32 m
 	struct peal_inflight *inflight = &requester->inflight;
 	const struct peal_message *message = peal_inflight_at(inflight, inflight->sending);
 	u32 span = peal_requester_span(requester, message);
+	bool unasked = peal_requester_is_unasked(requester);
 
 	peal_requester_build(requester, inflight->sending, inflight->packet, span, out);
 	if (message->op->sends && inflight->packet + 1 < message->packets) {
@@ -846,6 +906,8 @@ static void peal_requester_send(struct peal_requester *requester, u64 now, u32 m
 		/* Messages of every kind count, because the peer's MSN counts all (9.7.7.1). */
 		if (!inflight->packet || peal_message_is_read(message))
 			requester->credit.ssn = peal_psn_add(requester->credit.ssn, 1);
+		if (!inflight->packet)
+			peal_requester_begin_message(requester, now);
 		requester->rd_atomic += message->op->resource;
 		out->header.ack_request =
 			peal_requester_wants_ack(requester, message,
@@ -853,14 +915,18 @@ static void peal_requester_send(struct peal_requester *requester, u64 now, u32 m
 		if (out->header.ack_request || message->op->resource)
 			peal_rto_start(&requester->rto,
 				       peal_psn_add(out->header.psn, out->header.more), now);
-		peal_requester_arm(requester, now);
 	}
 	peal_inflight_sent(inflight, span);
 	if (!peal_requester_reliable(requester)) {
 		peal_inflight_acknowledge_psns(inflight);
 		inflight->acking = inflight->sending;
 		inflight->locals = 0;
+		return;
 	}
+	/* Silence begins when an answer is due. Until then, expire() asks after the last packet. */
+	if (unasked)
+		requester->probe_at = U64_MAX;
+	peal_requester_arm(requester, now);
 }
 
 /*
@@ -878,10 +944,11 @@ static enum peal_blocked peal_requester_resend(struct peal_requester *requester,
 	u32 span = peal_retransmit_span_at(inflight, &requester->reorder, message, r->next, limit);
 	u32 ahead = peal_psn_ahead(inflight->una, r->next);
 
-	if (!r->probe && ahead && ahead + span > requester->window.size)
+	if (!r->probe && !r->asks && ahead && ahead + span > requester->window.size)
 		return PEAL_BLOCKED_WINDOW;
 	peal_requester_build(requester, r->index, peal_psn_ahead(message->psn, r->next), span, out);
 	out->again = true;
+	out->asks = r->asks;
 	out->header.ack_request = !message->op->resource;
 	if (out->header.psn == requester->too_long_psn)
 		requester->too_long = false;	/* the caller says so again if it still is */
@@ -917,8 +984,9 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 	    peal_retransmit_seek(&requester->retransmit, inflight, &requester->reorder))
 		return peal_requester_resend(requester, now, out);
 	blocked = peal_requester_may_send(requester);
-	if (blocked == PEAL_BLOCKED_FAILED || blocked == PEAL_BLOCKED_LAST)
-		peal_requester_request_ack(requester, now);
+	if ((blocked == PEAL_BLOCKED_FAILED || blocked == PEAL_BLOCKED_LAST) &&
+	    peal_requester_lacks_ack_request(requester) && peal_requester_ask(requester, now))
+		return peal_requester_resend(requester, now, out);
 	if (blocked)
 		return blocked;
 	if (!peal_inflight_at(inflight, inflight->sending)->local) {
@@ -1504,7 +1572,10 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 			peal_requester_probe(requester, PEAL_PROBE_SILENCE, inflight->una, now);
 		}
 	} else if (now >= requester->probe_at) {
-		peal_requester_probe_silence(requester, now);
+		if (peal_requester_only_asks(requester))
+			peal_requester_ask(requester, now);
+		else
+			peal_requester_probe_silence(requester, now);
 	}
 	/* Request what is missing at una. A probe that was sent still waits for its answer. */
 	if (now < requester->gap_at)

@@ -172,6 +172,7 @@ struct peal_retransmit {
 	bool doubted;		/* an answer came too soon to be the probe's */
 	u8 lone;		/* probes in a row that filled only their own gap */
 	bool peer_reorders;	/* the peer is known to keep out-of-order packets */
+	bool asks;		/* only the last packet is sent again, to ask for an ACK */
 };
 
 /* What the acknowledgments say about the probe. */
@@ -240,6 +241,8 @@ struct peal_requester {
 	u64 gap_at;			/* request the missing READ responses again */
 	/* Until when messages wait for others, ns; U64_MAX: none waits; 0: they leave now. */
 	u64 cork_until;
+	u64 began_at;			/* when the last message began, ns */
+	u8 stream;			/* messages in a row that began soon after another */
 	u32 gap_psn;			/* the gap for which gap_at was armed last */
 	bool unkept;			/* a response behind a gap was dropped */
 	u32 gap_end;			/* gaps before this PSN have been requested again */
@@ -266,6 +269,7 @@ enum peal_blocked {
 struct peal_outgoing {
 	bool local;		/* execute message.opcode, then call local_done() */
 	bool again;		/* a retransmission */
+	bool asks;		/* a retransmission that only asks for an ACK */
 	u32 message;		/* index of the message, for peal_requester_wqe() */
 	u64 offset;		/* of the payload in the message; see peal_packet_bytes() */
 	struct peal_packet header; /* the caller sets qpn, pkey and DETH */
@@ -368,6 +372,28 @@ static inline bool peal_requester_asks(const struct peal_requester *requester)
 	return !requester->window.since_ack_request;
 }
 
+/* Packets are in flight, and none of them asks for an answer. */
+static inline bool peal_requester_is_unasked(const struct peal_requester *requester)
+{
+	u32 outstanding = peal_inflight_outstanding(&requester->inflight);
+
+	return outstanding && requester->window.since_ack_request >= outstanding;
+}
+
+/* Is there no silence, because no answer is due, so that expire() only asks for one? */
+static inline bool peal_requester_only_asks(const struct peal_requester *requester)
+{
+	const struct peal_retransmit *r = &requester->retransmit;
+
+	return peal_requester_is_unasked(requester) || (r->asks && r->next != r->end);
+}
+
+/* The next message asks for an ACK, as if no other was sent right before it. */
+static inline void peal_requester_end_stream(struct peal_requester *requester)
+{
+	requester->stream = 0;
+}
+
 /* May complete() return a message? If not, it need not be called. */
 static inline bool peal_requester_may_complete(const struct peal_requester *requester)
 {
@@ -407,8 +433,8 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 
 /*
  * Call this when no further message will be posted for now, although the last one said so
- * (`more`). No later packet will carry AckReq, so this makes a probe due at once to get the
- * packets in flight acknowledged.
+ * (`more`), or when the packets in flight must be acknowledged soon. No later packet will carry
+ * AckReq, so the last one is due again at once.
  */
 void peal_requester_request_ack(struct peal_requester *requester, u64 now);
 

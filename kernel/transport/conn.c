@@ -405,8 +405,10 @@ static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
 			break;
 		}
 		/* What is sent again leaves alone; see peal_wire_step(). */
-		if (unlikely(reply.again))
+		if (unlikely(reply.again)) {
 			peal_output_flush(&w->output, &train);
+			peal_count(qp, retransmits);
+		}
 		if (!reply.read || !peal_wire_reply_read(w, &train, &reply, notify)) {
 			peal_wire_count_nak(qp, &reply.header, true);
 			peal_output_add(&w->output, &train, &reply.header, NULL, reply.again);
@@ -606,9 +608,11 @@ static void peal_wire_post(struct peal_wire *w)
 	struct peal_wqe *wqe = &qp->sq.wqe;
 	u32 message = peal_requester_head(&w->requester);
 	enum peal_reason reason = PEAL_REASON_NONE;
+	enum peal_sq_next next = peal_sq_next(&qp->sq);
 	u8 fault;
 
-	wqe->more = peal_sq_is_followed(&qp->sq);
+	wqe->more = next == PEAL_SQ_MESSAGE;
+	wqe->end = next == PEAL_SQ_NOTHING;
 	/*
 	 * An invalidation by a kernel user may end the use of memory that earlier messages send
 	 * from. They need it until they are acknowledged, because their packets may have to be sent
@@ -655,6 +659,7 @@ static noinline bool peal_wire_leave(struct peal_wire *w)
 		return false;
 	if (!peal_requester_asks(requester))
 		peal_defer_on_cpu(qp);
+	peal_requester_end_stream(requester);
 	return true;
 }
 
@@ -696,7 +701,7 @@ static bool peal_wire_begin(struct peal_wire *w, const struct peal_train *train,
 	 * because the program may change it before the fetch.
 	 */
 	if (peal_requester_may_cork(requester) && !train->packets &&
-	    peal_sq_is_followed(&qp->sq) &&
+	    peal_sq_next(&qp->sq) == PEAL_SQ_MESSAGE &&
 	    peal_requester_corks(requester, peal_ring_pending(&qp->sq.ring), now))
 		return false;
 	switch (peal_sq_fetch(&qp->sq, &reason)) {
@@ -772,10 +777,15 @@ static bool peal_wire_step(struct peal_wire *w, struct peal_train *train, u64 *n
 		return true;
 	}
 	peal_budget_spend(budget, peal_wire_cost(&out.header));
-	if (unlikely(out.again))
-		peal_wire_flush_train(w, train);
-	else
+	if (likely(!out.again)) {
 		w->cpu = smp_processor_id();
+	} else {
+		peal_wire_flush_train(w, train);
+		if (out.asks)
+			peal_count(w->base.qp, ack_requests);
+		else
+			peal_count(w->base.qp, retransmits);
+	}
 	if (out.header.payload_bytes)
 		reason = peal_wire_add(w, train, &out, &absent);
 	else
@@ -812,7 +822,7 @@ static void peal_wire_expire(struct peal_wire *w, u64 now)
 	if (likely(early))
 		return;
 	gave_up = now >= requester->give_up_at;
-	if (gave_up || now >= requester->probe_at) {
+	if (gave_up || (now >= requester->probe_at && !peal_requester_only_asks(requester))) {
 		if (gave_up)
 			peal_count(qp, timeouts);
 		else

@@ -216,8 +216,6 @@ bool peal_output_add(struct peal_output *output, struct peal_train *train,
 	header->qpn = output->qp->attr.dest_qp_num;
 	header->pkey = PEAL_DEFAULT_PKEY;
 	trace_peal_packet_sent(output->qp->ib.qp_num, header, again);
-	if (again)
-		peal_count(output->qp, retransmits);
 	/* Without challenges no message would go direct. */
 	if (peal_faults_exist(&output->qp->table->faults) &&
 	    header->opcode != PEAL_OPCODE_CHALLENGE)

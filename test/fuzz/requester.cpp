@@ -97,6 +97,7 @@ class Run {
 		m.remote_addr = 1 << 20;
 		m.length = std::min<std::uint64_t>(message_size(in_, mtu()), PEAL_MAX_MSG);
 		m.more = in_.one_in(2);
+		m.end = in_.one_in(2);
 		if (m.opcode == PEAL_OP_ATOMIC_WRITE)
 			m.length = 8;
 		if (m.opcode == PEAL_OP_FLUSH) {

@@ -118,7 +118,7 @@ void PealPair::post(u32 index, bool more)
 		run();
 }
 
-/* As peal_sq_is_followed(). */
+/* As peal_sq_next() == PEAL_SQ_MESSAGE. */
 bool PealPair::followed() const
 {
 	if (posted_.empty())
@@ -139,6 +139,7 @@ void PealPair::feed()
 			wire.opcode = PEAL_OP_INVALID;
 		posted_.pop_front();
 		wire.more = followed();
+		wire.end = posted_.empty();
 		peal_requester_post(&requester_, &wire);
 	}
 }

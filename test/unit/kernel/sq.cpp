@@ -111,11 +111,11 @@ TEST_CASE("only a SEND or WRITE is said to follow", "[sq]")
 		CAPTURE(opcode);
 		queue.post(PEAL_OP_WRITE, 0);
 		REQUIRE(queue.fetch() == PEAL_SQ_FETCHED);
-		CHECK_FALSE(peal_sq_is_followed(&queue.sq));
+		CHECK(peal_sq_next(&queue.sq) == PEAL_SQ_NOTHING);
 		queue.post(opcode, 1);
-		CHECK(peal_sq_is_followed(&queue.sq) == leaves);
+		CHECK(peal_sq_next(&queue.sq) == (leaves ? PEAL_SQ_MESSAGE : PEAL_SQ_OTHER));
 		queue.ring.ctl().producer += DEPTH;
-		CHECK_FALSE(peal_sq_is_followed(&queue.sq));
+		CHECK(peal_sq_next(&queue.sq) == PEAL_SQ_OTHER);
 	}
 }
 

@@ -86,6 +86,7 @@ class Requester : public Half {
 			   (words.has("solicited") ? PEAL_WQE_SOLICITED : 0) |
 			   (words.has("fence") ? PEAL_WQE_FENCE : 0);
 		wr.more = words.has("more");
+		wr.end = words.has("end");
 		wr.last = words.has("last");
 		wr.index = posted_++;
 		wr.imm_or_rkey = words.value("imm", words.value("inv", 0));
@@ -140,6 +141,7 @@ class Requester : public Half {
 		expect_fields(words, {
 					     {"again", true, out_.again},
 					     {"ack", true, h.ack_request},
+					     {"asks", true, out_.asks},
 					     {"solicited", true, h.solicited},
 					     {"bytes", false, h.payload_bytes},
 					     {"pad", false, h.pad},

@@ -279,6 +279,7 @@ public:
 
 		wqe.flags = random_.one_in(2) ? PEAL_WQE_SIGNALED : 0;
 		wqe.more = random_.one_in(2);
+		wqe.end = !wqe.more && random_.one_in(2);
 		single_.post(wqe);
 		runs_.post(wqe);
 	}
