@@ -135,8 +135,9 @@ TEST_CASE("an operation and a place name the opcode, and the other way round", "
 	for (const auto &[opcode, row] : known) {
 		INFO("opcode " << opcode);
 		if (row.to == 'r')
-			CHECK(peal_opcode_request(peal_opcode_transport(opcode), peal_op(row.operation),
-						  begins(row), ends(row)) == opcode);
+			CHECK(peal_opcode_request(peal_opcode_transport(opcode),
+						  peal_op(row.operation), begins(row),
+						  ends(row)) == opcode);
 		else if (row.operation == PEAL_OP_READ)
 			CHECK(peal_opcode_read_response(peal_opcode_transport(opcode), begins(row),
 							ends(row)) == opcode);
@@ -147,9 +148,11 @@ TEST_CASE("a message begins the same way whatever it ends with", "[opcode]")
 {
 	for (unsigned transport : {PEAL_RC, PEAL_UC, PEAL_XRC}) {
 		for (bool first : {true, false}) {
-			CHECK(peal_opcode_request(transport, peal_op(PEAL_OP_SEND_IMM), first, false) ==
+			CHECK(peal_opcode_request(transport, peal_op(PEAL_OP_SEND_IMM), first,
+						  false) ==
 			      peal_opcode_request(transport, peal_op(PEAL_OP_SEND), first, false));
-			CHECK(peal_opcode_request(transport, peal_op(PEAL_OP_WRITE_IMM), first, false) ==
+			CHECK(peal_opcode_request(transport, peal_op(PEAL_OP_WRITE_IMM), first,
+						  false) ==
 			      peal_opcode_request(transport, peal_op(PEAL_OP_WRITE), first, false));
 		}
 	}
