@@ -22,7 +22,7 @@ struct peal_cursor {
 	u64 offset;			/* bytes into the current entry */
 	u64 left;			/* bytes of the current entry from there */
 	u32 counted;			/* bit i: the use of target[i] must be ended */
-	const void *inline_data;	/* NULL: the bytes are in target[] */
+	const void *inline_data;	/* they are contiguous, here; NULL: they are in target[] */
 	struct peal_target target[PEAL_MAX_SGE];	/* by entry */
 };
 
@@ -52,7 +52,7 @@ static inline void peal_cursor_end(struct peal_cursor *cursor)
 		peal_cursor_end_counted(cursor);
 }
 
-/* Begin a cursor over inline data. */
+/* Begin a cursor over contiguous bytes: inline data, or memory whose address is known. */
 static inline void peal_cursor_inline(struct peal_cursor *cursor, const void *data, u64 bytes)
 {
 	cursor->sge = NULL;

@@ -627,15 +627,14 @@ static void peal_requester_lone_probe(struct peal_requester *requester, bool nak
 /*
  * Let the last packet be sent again, so that it asks for an ACK. This is no sign of a loss, so
  * neither window nor estimate change. What is being sent again for a loss asks for one anyway.
- * Return: true if it is due.
+ * Return: true if the last packet is due. @probe_at is the next deadline then.
  */
-static bool peal_requester_ask(struct peal_requester *requester, u64 now)
+static bool peal_requester_ask(struct peal_requester *requester, u64 probe_at)
 {
 	const struct peal_inflight *inflight = &requester->inflight;
 	struct peal_retransmit *r = &requester->retransmit;
 	u32 end = inflight->top, bad;
 
-	requester->probe_at = now + requester->rto.ns;
 	if (r->probe || r->next != r->end)
 		return false;
 	/* Nothing of a failed message is sent any more. */
@@ -648,6 +647,7 @@ static bool peal_requester_ask(struct peal_requester *requester, u64 now)
 	r->end = end;
 	r->index = peal_inflight_find(inflight, r->next);
 	r->asks = true;
+	requester->probe_at = probe_at;
 	return true;
 }
 
@@ -659,8 +659,8 @@ static bool peal_requester_lacks_ack_request(const struct peal_requester *reques
 
 void peal_requester_request_ack(struct peal_requester *requester, u64 now)
 {
-	if (peal_requester_lacks_ack_request(requester) && peal_requester_ask(requester, now))
-		requester->probe_at = now;
+	if (peal_requester_lacks_ack_request(requester))
+		peal_requester_ask(requester, now);
 }
 
 /* A stream: so many messages in a row have begun within so many ns of the one before. */
@@ -985,7 +985,8 @@ enum peal_blocked peal_requester_next(struct peal_requester *requester, u64 now,
 		return peal_requester_resend(requester, now, out);
 	blocked = peal_requester_may_send(requester);
 	if ((blocked == PEAL_BLOCKED_FAILED || blocked == PEAL_BLOCKED_LAST) &&
-	    peal_requester_lacks_ack_request(requester) && peal_requester_ask(requester, now))
+	    peal_requester_lacks_ack_request(requester) &&
+	    peal_requester_ask(requester, now + requester->rto.ns))
 		return peal_requester_resend(requester, now, out);
 	if (blocked)
 		return blocked;
@@ -1532,7 +1533,6 @@ static void peal_requester_probe_silence(struct peal_requester *requester, u64 n
 {
 	struct peal_retransmit *r = &requester->retransmit;
 
-	requester->probe_at = now + requester->rto.ns;
 	if (r->probe && !r->sent)
 		return;
 	if (r->probe &&
@@ -1572,8 +1572,9 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 			peal_requester_probe(requester, PEAL_PROBE_SILENCE, inflight->una, now);
 		}
 	} else if (now >= requester->probe_at) {
+		requester->probe_at = now + requester->rto.ns;
 		if (peal_requester_only_asks(requester))
-			peal_requester_ask(requester, now);
+			peal_requester_ask(requester, requester->probe_at);
 		else
 			peal_requester_probe_silence(requester, now);
 	}
