@@ -837,12 +837,13 @@ static bool peal_requester_wants_ack(struct peal_requester *requester,
 {
 	u32 outstanding = peal_inflight_outstanding(&requester->inflight) + packets;
 	const struct peal_credit *credit = &requester->credit;
-	bool last = requester->inflight.packet + packets == message->packets;
+	u32 rest = message->packets - requester->inflight.packet - packets;
+	bool last = !rest;
 	bool followed =
 		(message->wqe.more || peal_requester_is_in_stream(requester, message)) &&
 		peal_requester_has_room(requester) &&
 		peal_credit_covers(credit, peal_psn_add(credit->ssn, 1));
-	bool wants = peal_window_wants_ack(&requester->window, packets, outstanding) ||
+	bool wants = peal_window_wants_ack(&requester->window, packets, outstanding, rest) ||
 		     (last && (message->wqe.flags & PEAL_WQE_SIGNALED || !followed)) ||
 		     (message->op->receives && !peal_credit_covers(credit, credit->ssn));
 
@@ -874,8 +875,9 @@ static u32 peal_requester_run(const struct peal_requester *requester,
 	const struct peal_inflight *inflight = &requester->inflight;
 	u32 size = requester->window.size, outstanding = peal_inflight_outstanding(inflight);
 	u32 ssn = peal_psn_add(requester->credit.ssn, inflight->packet ? 0 : 1);
+	u32 rest = message->packets - inflight->packet;
 
-	most = min(most, message->packets - inflight->packet);
+	most = min(most, rest);
 	if (!peal_requester_reliable(requester))
 		return most;
 	if (message->op->receives && !peal_credit_covers(&requester->credit, ssn))
@@ -885,7 +887,7 @@ static u32 peal_requester_run(const struct peal_requester *requester,
 	if (outstanding >= size)
 		return 1;
 	most = min(most, size - outstanding);
-	return min(most, peal_window_room(&requester->window, outstanding));
+	return min(most, peal_window_room(&requester->window, outstanding, rest));
 }
 
 /* Send a new packet, or a run. The peer of an unreliable connection acknowledges nothing. */

@@ -253,17 +253,34 @@ static u32 peal_window_ack_interval(const struct peal_window *w)
 	return clamp_t(u32, part, 1, ACK_INTERVAL_MOST);
 }
 
-bool peal_window_wants_ack(struct peal_window *w, u32 packets, u32 outstanding)
+/*
+ * Is the message not divided here, because it ends within another part? At both ends a message that
+ * leaves as one is cheaper than in two parts. But where there is a queue, a large burst fills it.
+ * @rest: packets of the message behind this place.
+ */
+static bool peal_window_ends_soon(const struct peal_window *w, u32 interval, u32 rest)
 {
-	w->since_ack_request += packets;
-	return outstanding >= w->size || w->since_ack_request >= peal_window_ack_interval(w);
+	return rest && rest <= interval && w->threshold == WINDOW_MOST;
 }
 
-u32 peal_window_room(const struct peal_window *w, u32 outstanding)
+bool peal_window_wants_ack(struct peal_window *w, u32 packets, u32 outstanding, u32 rest)
 {
 	u32 interval = peal_window_ack_interval(w);
 
-	if (outstanding >= w->size || w->since_ack_request >= interval)
+	w->since_ack_request += packets;
+	return outstanding >= w->size || (w->since_ack_request >= interval &&
+					  !peal_window_ends_soon(w, interval, rest));
+}
+
+u32 peal_window_room(const struct peal_window *w, u32 outstanding, u32 rest)
+{
+	u32 interval = peal_window_ack_interval(w), part = 1;
+
+	if (outstanding >= w->size)
 		return 1;
-	return min(w->size - outstanding, interval - w->since_ack_request);
+	if (w->since_ack_request < interval)
+		part = interval - w->since_ack_request;
+	if (rest > part && peal_window_ends_soon(w, interval, rest - part))
+		part = rest;
+	return min(w->size - outstanding, part);
 }

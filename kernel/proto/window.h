@@ -74,15 +74,15 @@ void peal_window_silence(struct peal_window *w, u32 top, bool queue);
 /* The peer answers no probes. When it is back, the path may be another one. */
 void peal_window_restart(struct peal_window *w);
 /*
- * @packets more are sent, which makes @outstanding in flight. Return: should the last of them carry
- * AckReq?
+ * @packets more are sent, which makes @outstanding in flight and leaves @rest of the message.
+ * Return: should the last of them carry AckReq?
  */
-bool peal_window_wants_ack(struct peal_window *w, u32 packets, u32 outstanding);
+bool peal_window_wants_ack(struct peal_window *w, u32 packets, u32 outstanding, u32 rest);
 /*
  * How many packets may be sent together, the last of which may carry AckReq, while @outstanding are
- * in flight? At least one.
+ * in flight? @rest: so many are left of the message. Return: at least one.
  */
-u32 peal_window_room(const struct peal_window *w, u32 outstanding);
+u32 peal_window_room(const struct peal_window *w, u32 outstanding, u32 rest);
 
 /* A packet that makes the peer answer was sent. */
 static inline void peal_window_ack_requested(struct peal_window *w)

@@ -342,10 +342,30 @@ TEST_CASE("a quarter of the window leaves at once, and an eighth after a loss", 
 {
 	peal_window w = full_window(80, 1000, 0x200000);
 
-	CHECK(peal_window_room(&w, 0) == 20);
+	CHECK(peal_window_room(&w, 0, 1000) == 20);
+	CHECK(peal_window_room(&w, 0, 41) == 20);
+	CHECK(peal_window_room(&w, 0, 40) == 40);
+	CHECK(peal_window_room(&w, 50, 40) == 30);
 	peal_window_lose(&w, 80, true, PEAL_LOSS_REQUEST);
 	CHECK(w.size == 40);
-	CHECK(peal_window_room(&w, 0) == 5);
+	CHECK(peal_window_room(&w, 0, 1000) == 5);
+	CHECK(peal_window_room(&w, 0, 10) == 5);
+}
+
+TEST_CASE("a message that ends soon asks at its end only, unless there was a loss", "[parts]")
+{
+	peal_window w = full_window(80, 1000, 0x200000);
+
+	CHECK_FALSE(peal_window_wants_ack(&w, 19, 19, 100));
+	CHECK(peal_window_wants_ack(&w, 1, 20, 21));
+	peal_window_ack_requested(&w);
+	CHECK_FALSE(peal_window_wants_ack(&w, 20, 20, 20));
+	CHECK_FALSE(peal_window_wants_ack(&w, 19, 39, 1));
+	CHECK(peal_window_wants_ack(&w, 1, 40, 0));
+	CHECK(peal_window_wants_ack(&w, 1, 80, 1));
+	peal_window_lose(&w, 80, true, PEAL_LOSS_REQUEST);
+	peal_window_ack_requested(&w);
+	CHECK(peal_window_wants_ack(&w, 5, 5, 1));
 }
 
 TEST_CASE("losses that follow each other closely mean a queue", "[parts]")
