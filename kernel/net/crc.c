@@ -100,9 +100,9 @@ void peal_fpu_leave(void)
 	kernel_fpu_end();
 }
 
-void peal_fpu_copy(void *to, const void *from, size_t n, bool fpu)
+void peal_fpu_copy_inside(void *to, const void *from, size_t n)
 {
-	if (fpu && n >= PEAL_COPY_VECTOR_LEAST)
+	if (n >= PEAL_COPY_VECTOR_LEAST)
 		peal_copy_avx(to, from, n);
 	else
 		peal_copy(to, from, n);
@@ -132,7 +132,7 @@ void peal_fpu_leave(void)
 {
 }
 
-void peal_fpu_copy(void *to, const void *from, size_t n, bool fpu)
+void peal_fpu_copy_inside(void *to, const void *from, size_t n)
 {
 	peal_copy(to, from, n);
 }

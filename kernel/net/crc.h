@@ -58,8 +58,16 @@ u32 peal_crc_copy(u32 crc, void *to, const void *from, size_t n, bool fpu);
  * Return: false if peal_copy() takes less time. peal_fpu_end() ends the section.
  */
 bool peal_fpu_begin_copy(size_t bytes, size_t piece);
+void peal_fpu_copy_inside(void *to, const void *from, size_t n);
+
 /* As peal_copy(). Inside a section of peal_fpu_begin_copy(), @fpu is true. */
-void peal_fpu_copy(void *to, const void *from, size_t n, bool fpu);
+static inline void peal_fpu_copy(void *to, const void *from, size_t n, bool fpu)
+{
+	if (fpu)
+		peal_fpu_copy_inside(to, from, n);
+	else
+		peal_copy(to, from, n);
+}
 
 /* Bytes of a cursor that are copied in parts. */
 struct peal_crc_source {

@@ -138,8 +138,10 @@ struct peal_train {
 	u32 segment;		/* bytes of the first */
 	const u8 *first;	/* the BTH of the first */
 	u8 tos;			/* TOS or traffic class of all, with the ECN bits */
+	/* What the netdev and the route allow each train until peal_tx_begin(): */
 	u32 limit;		/* most bytes; 0: not known yet */
-	u16 most;		/* most packets; valid when `limit` is known */
+	u32 longest;		/* most bytes of a packet that others may follow */
+	u16 most;		/* most packets */
 	u16 word_number;
 	u32 front_crc;		/* of the LRH, IP and UDP headers of the first packet */
 	u32 word_crc;		/* with the first word of this BTH, in a packet `word_number` */
@@ -158,6 +160,7 @@ static inline void peal_tx_begin(struct peal_train *train, struct peal_path *pat
 	train->skb = NULL;
 	train->packets = 0;
 	train->bytes = 0;
+	train->limit = 0;
 	train->fpu = false;
 	train->error = 0;
 }

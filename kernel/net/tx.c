@@ -60,9 +60,9 @@ static u32 peal_tx_bytes(const struct peal_packet *packet)
 }
 
 /*
- * How long may a train be? One packet, if it is too long for the route, or if the netdev needs a
- * linear skb or has to be helped with checksums. Otherwise a train costs less than its packets one
- * by one, also where the stack has to divide it for the netdev.
+ * How long may trains be? One packet, if the netdev needs a linear skb or has to be helped with
+ * checksums. Otherwise a train costs less than its packets one by one, also where the stack has to
+ * divide it for the netdev.
  */
 static noinline void peal_tx_find_limit(struct peal_train *train)
 {
@@ -72,13 +72,15 @@ static noinline void peal_tx_find_limit(struct peal_train *train)
 	struct dst_entry *dst;
 
 	train->limit = U16_MAX - front;
+	train->longest = 0;
 	train->most = 1;
 	rcu_read_lock();
 	dst = peal_path_route(train->path);
 	if (!IS_ERR(dst)) {
 		ndev = dst->dev;
+		train->longest = dst_mtu(dst) - front;
 		if ((ndev->features & needs) == needs && ndev->features & NETIF_F_CSUM_MASK &&
-		    !dst_xfrm(dst) && front + train->segment <= dst_mtu(dst)) {
+		    !dst_xfrm(dst)) {
 			train->most = min_t(u32, READ_ONCE(ndev->gso_max_segs),
 					    PEAL_TRAIN_PACKETS);
 			train->limit = min_t(u32, READ_ONCE(ndev->gso_max_size), U16_MAX) - front;
@@ -125,7 +127,8 @@ static bool peal_tx_fits(struct peal_train *train, u32 bytes, u32 count, u8 tos)
 		return false;
 	if (!train->limit)
 		peal_tx_find_limit(train);
-	if (train->packets >= train->most || train->bytes + bytes > train->limit ||
+	if (train->packets >= train->most || train->segment > train->longest ||
+	    train->bytes + bytes > train->limit ||
 	    skb_shinfo(train->skb)->nr_frags == MAX_SKB_FRAGS)
 		return false;
 	/*
@@ -424,7 +427,6 @@ static bool peal_tx_first(struct peal_train *train, const struct peal_packet *pa
 	train->first = bth;
 	train->psn = packet->psn;
 	train->segment = bytes;
-	train->limit = 0;
 	train->fpu = peal_fpu_begin(bytes);
 
 	header_bytes = peal_tx_build(packet, bth);
@@ -564,7 +566,7 @@ bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 
 		 struct peal_cursor *payload)
 {
 	struct peal_crc_source source = peal_crc_from(payload, peal_packet_bytes(packet));
-	u32 count = peal_packet_count(packet), number, bytes, n;
+	u32 count = peal_packet_count(packet), number, bytes, n = 0;
 	struct peal_tx_run run PEAL_UNINITIALIZED;
 	struct peal_packet part PEAL_UNINITIALIZED;
 
@@ -572,11 +574,14 @@ bool peal_tx_add(struct peal_train *train, const struct peal_packet *packet, u8 
 	for (number = 0; number < count; number += n) {
 		const struct peal_packet *now = packet;
 
-		n = 1;
 		if (count > 1) {
-			peal_packet_part(packet, number, &part);
+			if (number && n <= part.more)
+				peal_packet_skip(&part, n);
+			else
+				peal_packet_part(packet, number, &part);
 			now = &part;
 		}
+		n = 1;
 		bytes = peal_tx_bytes(now);
 		if (!peal_tx_fits(train, bytes, packet->last ? count - number : 1, tos))
 			peal_tx_send(train);

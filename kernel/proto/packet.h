@@ -519,6 +519,13 @@ static inline bool peal_packet_ends(const struct peal_packet *packet)
  */
 void peal_packet_part(const struct peal_packet *run, u32 number, struct peal_packet *part);
 
+/* Take the first @n packets off a run that peal_packet_part() has set. It has more than these. */
+static inline void peal_packet_skip(struct peal_packet *part, u32 n)
+{
+	part->psn = peal_psn_add(part->psn, n);
+	part->more -= n;
+}
+
 /* Set @packet to packet @number of @run, from 0. */
 static inline void peal_packet_of_run(const struct peal_packet *run, u32 number,
 				      struct peal_packet *packet)

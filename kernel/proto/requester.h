@@ -408,13 +408,6 @@ static inline bool peal_requester_failed(const struct peal_requester *requester)
 	return requester->inflight.failed;
 }
 
-/* Has the requester nothing to do before the next response, message, or deadline? */
-static inline bool peal_requester_only_waits(const struct peal_requester *requester)
-{
-	return peal_requester_is_empty(requester) && !peal_requester_may_complete(requester) &&
-	       !requester->reorder.count;
-}
-
 /* PSN of the next new packet. With set_psn() another requester can continue here. */
 static inline u32 peal_requester_psn(const struct peal_requester *requester)
 {

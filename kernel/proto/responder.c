@@ -212,10 +212,10 @@ void peal_responder_skip(struct peal_responder *responder, u32 psn, u32 msn)
  * Fill in what the packet says. FIRST and ONLY say all about their message; MIDDLE and LAST leave
  * most of it to the first packet.
  */
-static void peal_responder_describe(const struct peal_responder *responder,
-				    const struct peal_packet *packet,
-				    const struct peal_wire_opcode *wire,
-				    struct peal_request *request)
+static __always_inline void peal_responder_describe(const struct peal_responder *responder,
+						    const struct peal_packet *packet,
+						    const struct peal_wire_opcode *wire,
+						    struct peal_request *request)
 {
 	struct peal_wqe *wqe = &request->wqe;
 
@@ -277,9 +277,9 @@ static bool peal_responder_continues(const struct peal_responder *responder,
  * MTU, and only a message of one packet may be empty. A message has at most 2^31 bytes. A WRITE has
  * exactly the length that its RETH names, and so has an ATOMIC_WRITE, which has 8 bytes (A19).
  */
-static bool peal_responder_fits(const struct peal_responder *responder,
-				const struct peal_packet *packet, u32 has,
-				const struct peal_request *request)
+static __always_inline bool peal_responder_fits(const struct peal_responder *responder,
+						const struct peal_packet *packet, u32 has,
+						const struct peal_request *request)
 {
 	u64 bytes = request->offset + request->bytes;
 	u32 mtu = 1U << responder->config.mtu_shift;

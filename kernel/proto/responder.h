@@ -196,6 +196,12 @@ void *peal_responder_take_reordered(struct peal_responder *responder);
  */
 void *peal_responder_conflict(struct peal_responder *responder, u32 psn);
 
+/* Would next() return a reply? */
+static inline bool peal_responder_has_reply(const struct peal_responder *responder)
+{
+	return responder->replying || responder->nak || responder->ack_now;
+}
+
 /*
  * Return: true with the next reply in PSN order; false: no reply is due. @most: the most packets of
  * a run of READ responses, at least 1.

@@ -166,7 +166,7 @@ static noinline struct peal_outcome peal_wire_look_request(struct peal_wire *w,
 }
 
 /*
- * The common case of peal_wire_execute(): a WRITE of one packet, without immediate data, to memory
+ * The common case of peal_wire_execute(): one packet of a WRITE without immediate data, to memory
  * that is contiguous and there. Return: false, if that function must look.
  */
 static __always_inline bool peal_wire_write(struct peal_wire *w, const struct peal_rx_packet *rx,
@@ -179,12 +179,12 @@ static __always_inline bool peal_wire_write(struct peal_wire *w, const struct pe
 	void *to;
 
 	lockdep_assert_held(&qp->rq.lock);
-	if (wqe->opcode != PEAL_OP_WRITE || !request->first || !request->last || !bytes ||
-	    !qp->rq.routine || op->access & ~qp->attr.qp_access_flags ||
-	    peal_faults_exist(&qp->table->faults))
+	if (wqe->opcode != PEAL_OP_WRITE || rx->packet.more || !bytes || !qp->rq.routine ||
+	    op->access & ~qp->attr.qp_access_flags || peal_faults_exist(&qp->table->faults))
 		return false;
-	to = peal_mr_present(qp->table, &w->remote, qp->rkey_pd, wqe->rkey, wqe->remote_addr,
-			     wqe->length, op->access, &bytes);
+	to = peal_mr_present(qp->table, &w->remote, qp->rkey_pd, wqe->rkey,
+			     wqe->remote_addr + request->offset, wqe->length - request->offset,
+			     op->access, &bytes);
 	if (unlikely(!to || bytes != request->bytes))
 		return false;
 	peal_rx_copy(rx, 0, to, bytes);
@@ -385,6 +385,10 @@ static bool peal_wire_reply(struct peal_wire *w, struct peal_notify *notify,
 	bool more = true;
 
 	lockdep_assert_held(&qp->rq.lock);
+	if (!peal_responder_has_reply(&w->responder) && likely(!qp->rq.refusing)) {
+		WRITE_ONCE(w->due, false);
+		return false;
+	}
 	/* Set this before looking for room. The turn that follows when room is free reads it. */
 	WRITE_ONCE(w->due, true);
 	peal_output_begin(&w->output, &train);
@@ -446,7 +450,9 @@ bool peal_wire_requests_end(struct peal_wire *w, struct peal_notify *notify,
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->rq.lock);
-	peal_wire_take_kept_requests(w, notify, budget);
+	if (unlikely(w->responder.reorder.count))
+		peal_wire_take_kept_requests(w, notify, budget);
+	WRITE_ONCE(w->deadline, peal_responder_deadline(&w->responder));
 	more = peal_wire_reply(w, notify, budget);
 	peal_wire_schedule(qp, w->deadline);
 	return more;
@@ -572,9 +578,10 @@ static __always_inline enum peal_reason peal_wire_find(struct peal_wire *w, u32 
 /* ---- the requester may send ---- */
 
 /*
- * Must all local keys be checked before the first packet? Each packet checks them again, because
- * keys may become invalid in between. So a message of one packet needs no check before. On UC it is
- * checked, because UC goes on after the failure, and no PSN may be missing then.
+ * Must all local keys be checked before the first packet? Each packet checks those that it needs
+ * again, because keys may become invalid in between. So a message of one packet, or with one key,
+ * needs no check before. On UC it is checked, because UC goes on after the failure, and no PSN may
+ * be missing then.
  */
 static bool peal_wire_wants_check(const struct peal_qp *qp)
 {
@@ -582,7 +589,8 @@ static bool peal_wire_wants_check(const struct peal_qp *qp)
 	const struct peal_op *op = peal_op(wqe->opcode);
 
 	return !wqe->inline_data && !op->local &&
-	       !(op->sends && wqe->length <= 1 << peal_qp_mtu_shift(qp) && peal_qp_is_reliable(qp));
+	       !(op->sends && peal_qp_is_reliable(qp) &&
+		 (wqe->num_sge == 1 || wqe->length <= 1 << peal_qp_mtu_shift(qp)));
 }
 
 static noinline enum peal_reason peal_wire_check_keys(const struct peal_qp *qp)
@@ -1121,9 +1129,21 @@ out:
 }
 
 /*
- * Run the queue at once, because the responses may have opened the window. There is no need to if
- * they are a part of a READ and no message is posted.
+ * May the responses cause more than completions? A turn sends what the window allows now, drains
+ * the send queue, or goes over to the direct path.
  */
+static bool peal_wire_wants_turn(const struct peal_wire *w)
+{
+	const struct peal_requester *requester = &w->requester;
+	const struct peal_qp *qp = w->base.qp;
+
+	lockdep_assert_held(&qp->sq.lock);
+	return !peal_requester_is_empty(requester) || requester->reorder.count ||
+	       peal_ring_pending(&qp->sq.ring) || qp->state != IB_QPS_RTS ||
+	       qp->locality->wanted;
+}
+
+/* Complete messages, and run the queue at once if there is more to do. */
 bool peal_wire_responses_end(struct peal_wire *w, struct peal_notify *notify,
 			     struct peal_budget *budget)
 {
@@ -1131,7 +1151,8 @@ bool peal_wire_responses_end(struct peal_wire *w, struct peal_notify *notify,
 
 	peal_epoch_assert_held();
 	lockdep_assert_held(&qp->sq.lock);
-	if (!peal_requester_only_waits(&w->requester) || peal_ring_pending(&qp->sq.ring))
+	if (peal_wire_wants_turn(w) || peal_wire_complete(w, notify, budget) ||
+	    peal_qp_send_failed(qp))
 		return peal_turn_locked(qp, notify, budget);
 	peal_wire_schedule(qp, peal_wire_requester_deadline(w));
 	return false;
