@@ -15,7 +15,6 @@ require ib_write_bw ss
 [[ $(uname -r) == 6.1.* && ${PEAL_SLOWNESS:-1} == 1 ]] || skip "the limits are those of the stock kernel 6.1"
 # The row "dmabuf" needs one of these exporters.
 modprobe -qa udmabuf vgem
-figures=$(mktemp)
 work=$(mktemp -d)
 
 # Row of scripts/demo, instructions. A program that sends sleeps, and how often differs from boot to boot. So the limits of
@@ -55,30 +54,41 @@ peal one-process 64 B xrc|1974
 peal one-process 64 B ud|2341
 "
 
-PEAL_DEMO_DEVICES=peal9 scripts/lib/demo-run --icount >"$figures" 2>&1 || fail "demo-run: $(tail -n 5 "$figures")"
-cat "$figures"
-failures=0
 # check ROWS: compares each of them with the figure behind its name in the file.
 check() {
+	failures=0
 	while IFS='|' read -r row limit; do
 		[[ $row ]] || continue
 		figure=$(sed -n "s/^$row  *//p" "$figures" | tail -n 1 | sed -E 's,.* ,,')
 		check_figure "$row" "${figure:-0}" "$limit" || failures=$((failures + 1))
 	done <<<"$1"
+	((failures == 0))
 }
-check "$limits"
 
-for subject in peal peal-containers; do
-	rows=$(sed -n "s/^$subject \([^|]*\)|.*/\1/p" <<<"$bench_limits" | paste -s -d ,)
-	scripts/lib/bench/bench.py run --icount --subjects "$subject" --rows "$rows" --out "$work/$subject.json" >&2 ||
-		fail "the bench fails"
-	/usr/bin/python3 - "$work/$subject.json" "$subject" >>"$work/figures" <<-'END'
-		import json, sys
-		for row, subjects in json.load(open(sys.argv[1]))["samples"].items():
-		    print(sys.argv[2], row, round(subjects[sys.argv[2]]["instructions"][0]))
-	END
-done
-figures=$work/figures
-cat "$figures"
-check "$bench_limits"
-((failures == 0)) || fail "$failures figures"
+demo_figures() {
+	figures=$work/demo
+	PEAL_DEMO_DEVICES=peal9 scripts/lib/demo-run --icount >"$figures" 2>&1 || fail "demo-run: $(tail -n 5 "$figures")"
+	cat "$figures"
+}
+
+bench_figures() {
+	figures=$work/bench
+	: >"$figures"
+	for subject in peal peal-containers; do
+		rows=$(sed -n "s/^$subject \([^|]*\)|.*/\1/p" <<<"$bench_limits" | paste -s -d ,)
+		scripts/lib/bench/bench.py run --icount --subjects "$subject" --rows "$rows" --out "$work/$subject.json" >&2 ||
+			fail "the bench fails"
+		/usr/bin/python3 - "$work/$subject.json" "$subject" >>"$figures" <<-'END'
+			import json, sys
+			for row, subjects in json.load(open(sys.argv[1]))["samples"].items():
+			    print(sys.argv[2], row, round(subjects[sys.argv[2]]["instructions"][0]))
+		END
+	done
+	cat "$figures"
+}
+
+# The guest's CPU may have had other work during one measurement. A message that is dearer is so in the second one, too.
+demo_figures
+check "$limits" || { demo_figures && check "$limits"; } || fail "$failures figures"
+bench_figures
+check "$bench_limits" || { bench_figures && check "$bench_limits"; } || fail "$failures figures"
