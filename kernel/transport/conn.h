@@ -43,7 +43,7 @@ struct peal_wire {
 	/* Guarded by rq.lock: */
 	struct peal_responder responder;
 	struct peal_resource *resource;	/* the responder's array of resources */
-	struct peal_mr_lookup remote;	/* the last look-up of an rkey of a short WRITE */
+	struct peal_mr_lookup remote;	/* the last look-up of an rkey of a WRITE */
 	struct peal_cnp cnp;		/* of both halves, because the queue pair has one limit */
 	bool due;			/* hint: replies are left to send */
 	u64 deadline;			/* hint: when the responder is due, ns; U64_MAX: never */
