@@ -502,6 +502,7 @@ void peal_requester_set_psn(struct peal_requester *requester, u32 psn)
 	peal_window_set_psn(&requester->window, psn);
 	requester->gap_psn = peal_psn_add(psn, PEAL_PSN_MASK);
 	requester->gap_end = psn & PEAL_PSN_MASK;
+	requester->gap_seen = requester->gap_end;
 	requester->rnr_psn = requester->gap_psn;
 }
 
@@ -589,6 +590,20 @@ static bool peal_requester_answers_probe(struct peal_requester *requester, u64 n
 	return false;
 }
 
+/* The responses from una to @end are requested again now, unless they are kept. */
+static void peal_requester_request_gap(struct peal_requester *requester, u32 end, u64 now)
+{
+	const struct peal_inflight *inflight = &requester->inflight;
+
+	peal_retransmit_from_una(&requester->retransmit, inflight, end);
+	requester->gap_end = end;
+	requester->gap_seen = inflight->una;
+	requester->gap_since = now;
+	requester->gap_psn = peal_psn_add(inflight->una, PEAL_PSN_MASK);
+	/* Give the peer the time to answer before a probe. */
+	requester->probe_at = now + requester->rto.ns;
+}
+
 /*
  * The packet after the probe is missing, too. Go on with another probe, or with go-back-N. @nak: a
  * sequence NAK for the PSN after the probe said so. A peer that sends a NAK must have received a
@@ -611,7 +626,7 @@ static void peal_requester_lone_probe(struct peal_requester *requester, bool nak
 		r->lone = 0;
 		/* Everything from una on, except what the peer is known to have. */
 		r->probe = PEAL_PROBE_NONE;
-		peal_retransmit_from_una(r, inflight, inflight->top);
+		peal_requester_request_gap(requester, inflight->top, now);
 	}
 	requester->probe_at = now + requester->rto.ns;
 }
@@ -1052,6 +1067,7 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 		r->index = inflight->acking;
 	}
 	peal_psn_raise(&r->end, r->next);
+	peal_psn_raise(&requester->gap_end, una);
 	/* All timers start anew. */
 	peal_requester_stop_timers(requester);
 	if (una != inflight->top)
@@ -1096,9 +1112,19 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 }
 
 /*
+ * The PSN after the last response that shows whether the one at una is missing. If that was
+ * requested again, only responses count that were requested after it.
+ */
+static u32 peal_requester_gap_shown(const struct peal_requester *requester)
+{
+	return peal_psn_before(requester->inflight.una, requester->gap_end) ?
+	       requester->gap_seen : requester->inflight.seen;
+}
+
+/*
  * A response behind una has arrived, so the READ or atomic response at una is late or lost
- * (9.7.5.2, implied NAK). Request it again soon, but only once for each gap. If that is lost too,
- * the probe timer repeats it.
+ * (9.7.5.2, implied NAK). Request it again soon. If a response arrives then that was requested
+ * later, the one at una is lost again. If none arrives, the probe timer repeats the request.
  */
 static void peal_requester_watch_gap(struct peal_requester *requester, u64 now)
 {
@@ -1108,7 +1134,7 @@ static void peal_requester_watch_gap(struct peal_requester *requester, u64 now)
 		return;
 	}
 	if (requester->gap_psn == requester->inflight.una ||
-	    peal_psn_before(requester->inflight.una, requester->gap_end))
+	    !peal_psn_before(requester->inflight.una, peal_requester_gap_shown(requester)))
 		return;
 	requester->gap_psn = requester->inflight.una;
 	requester->gap_at = now + peal_rto_patience(&requester->rto);
@@ -1291,7 +1317,7 @@ static void peal_requester_receive_data(struct peal_requester *requester,
 	struct peal_inflight *inflight = &requester->inflight;
 	u32 index = peal_inflight_find(inflight, packet->psn);
 	const struct peal_message *message = peal_inflight_at(inflight, index);
-	u32 at = peal_psn_ahead(message->psn, packet->psn);
+	u32 at = peal_psn_ahead(message->psn, packet->psn), end;
 	bool again = requester->again;
 
 	requester->again = false;
@@ -1311,7 +1337,12 @@ static void peal_requester_receive_data(struct peal_requester *requester,
 	peal_inflight_execute(inflight,
 			      peal_psn_add(packet->psn, peal_message_piece(message, at)));
 	peal_requester_acknowledge(requester, packet->psn, false, now);
-	peal_requester_see(requester, peal_psn_add(packet->psn, peal_packet_count(packet)), now);
+	end = peal_psn_add(packet->psn, peal_packet_count(packet));
+	peal_requester_see(requester, end, now);
+	if (peal_psn_before(packet->psn, requester->gap_end) &&
+	    peal_rto_plausible(&requester->rto, requester->gap_since, now))
+		peal_psn_raise(&requester->gap_seen,
+			       peal_psn_before(end, requester->gap_end) ? end : requester->gap_end);
 
 	if (peal_reorder_has(&requester->reorder, packet->psn)) {
 		response->what = PEAL_RESPONSE_COPY;
@@ -1584,19 +1615,21 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 	if (now < requester->gap_at)
 		return;
 	requester->gap_at = U64_MAX;
-	if (r->next == r->end && !peal_reorder_has(&requester->reorder, inflight->una)) {
+	/* What a request for the gap has yet to ask for is found missing later. */
+	if ((r->next == r->end || (peal_psn_before(inflight->una, requester->gap_end) &&
+				   peal_psn_before(inflight->una, r->next))) &&
+	    !peal_reorder_has(&requester->reorder, inflight->una)) {
 		u32 span = peal_retransmit_span_at(inflight, &requester->reorder,
 						   peal_inflight_at(inflight, inflight->acking),
 						   inflight->una, U32_MAX);
+		u32 shown = peal_requester_gap_shown(requester);
 
 		/* Random loss rarely takes so many together. A queue that is full does. */
 		queue = peal_rto_sees_queue(&requester->rto) || span >= QUEUE_DROPS;
-		/* Responses up to `seen` have arrived and were dropped, unless they are kept. */
-		span = max(span, peal_psn_ahead(inflight->una, inflight->seen));
-		requester->gap_end = peal_psn_add(inflight->una, span);
-		peal_retransmit_from_una(r, inflight, requester->gap_end);
-		/* Give the peer the time to answer before a probe. */
-		requester->probe_at = now + requester->rto.ns;
+		/* Later responses have arrived and were dropped, unless they are kept. */
+		if (peal_psn_before(inflight->una, shown))
+			span = max(span, peal_psn_ahead(inflight->una, shown));
+		peal_requester_request_gap(requester, peal_psn_add(inflight->una, span), now);
 		peal_rto_lost(&requester->rto);
 		peal_window_lose(&requester->window, inflight->top, queue, PEAL_LOSS_RESPONSE);
 	}

@@ -245,7 +245,10 @@ struct peal_requester {
 	u8 stream;			/* messages in a row that began soon after another */
 	u32 gap_psn;			/* the gap for which gap_at was armed last */
 	bool unkept;			/* a response behind a gap was dropped */
-	u32 gap_end;			/* gaps before this PSN have been requested again */
+	/* All missing responses from una to gap_end were requested again at gap_since (ns). */
+	u32 gap_end;
+	u64 gap_since;
+	u32 gap_seen;			/* PSN after the last of them that has arrived since */
 	u16 flow;			/* UDP source port of the last response in order */
 	bool again;			/* the next receive() gets what take_reordered() returned */
 	struct peal_reorder reorder;	/* READ and atomic responses ahead of una */

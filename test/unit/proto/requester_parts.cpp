@@ -4,7 +4,7 @@
  *
  * Does not hold: what a requester makes of them (scripts).
  */
-#include "script.hpp"
+#include "requester.hpp"
 
 using namespace peal::test;
 
@@ -503,6 +503,48 @@ TEST_CASE("an answer that takes a quarter longer than the shortest tells of a qu
 	CHECK(peal_rto_sees_queue(&rto));
 	sample(rto, 9 * MS);
 	CHECK_FALSE(peal_rto_sees_queue(&rto));
+}
+
+TEST_CASE("a missing response is noticed at any distance from the last one", "[parts]")
+{
+	Requester r;
+	std::uint32_t at = 0;
+	int kept;
+	/* One response is missing. Return: how long the requester waits, in ns. */
+	const auto lose_one = [&] {
+		r.post_read(3);
+		CHECK(r.send() == std::vector{at});
+		r.now += MS;
+		CHECK(r.receive(read_response(at)) == PEAL_RESPONSE_READ);
+		r.place();
+		CHECK(r.receive(read_response(at + 2), &kept) == PEAL_RESPONSE_KEPT);
+		const std::uint64_t waited = r.deadline() - r.now;
+
+		r.expire();
+		CHECK(r.send() == std::vector{at + 1});
+		r.now += MS;
+		CHECK(r.receive(read_response(at + 1)) == PEAL_RESPONSE_READ);
+		r.place();
+		CHECK(peal_requester_take_reordered(r.get()) == &kept);
+		CHECK(r.receive(read_response(at + 2)) == PEAL_RESPONSE_READ);
+		r.place();
+		CHECK(r.completed() == 1);
+		at += 3;
+		return waited;
+	};
+
+	CHECK(lose_one() < MS);
+	/* More than half of all PSNs: the place of the last loss would now be ahead of una. */
+	for (int i = 0; i < 0x900000 / 64; i++) {
+		r.post_packets(64);
+		for (const std::uint32_t end = at + 64; at != end;) {
+			while (peal_requester_next(r.get(), r.now, 64, &r.out) == PEAL_BLOCKED_NONE)
+				at += peal_packet_count(&r.out.header);
+			REQUIRE(r.receive(ack(at - 1)) == PEAL_RESPONSE_TAKEN);
+		}
+		REQUIRE(r.completed() == 1);
+	}
+	CHECK(lose_one() < MS);
 }
 
 TEST_CASE("PSN order: half the circle is later", "[parts]")
