@@ -1060,7 +1060,8 @@ static void peal_requester_progress(struct peal_requester *requester, u32 from, 
 		dropped = peal_psn_ahead(una, r->dropped);
 	peal_window_follow(&requester->window, peal_psn_ahead(from, una), una, inflight->top,
 			   dropped, peal_rto_slow(&requester->rto),
-			   peal_rto_sees_queue(&requester->rto));
+			   peal_rto_sees_queue(&requester->rto),
+			   !ack && peal_rto_sees_long_queue(&requester->rto));
 	/* Packets before una need no retransmission. */
 	if (peal_psn_before(r->next, una)) {
 		r->next = una;
@@ -1212,9 +1213,10 @@ static bool peal_requester_receive_nak_sequence(struct peal_requester *requester
 	/* A peer keeps PEAL_REORDER_SLOTS packets behind a loss at most. */
 	if (!r->peer_reorders && (again || peal_psn_before(psn, r->next)))
 		loss = PEAL_LOSS_AGAIN;
-	else if (!r->peer_reorders ||
-		 peal_psn_ahead(psn, requester->inflight.top) > PEAL_REORDER_SLOTS)
+	else if (!r->peer_reorders)
 		loss = PEAL_LOSS_GOES_BACK;
+	else if (peal_psn_ahead(psn, requester->inflight.top) > PEAL_REORDER_SLOTS)
+		loss = PEAL_LOSS_PART;
 	peal_rto_lost(&requester->rto);
 	peal_window_lose(&requester->window, requester->inflight.top,
 			 peal_rto_sees_queue(&requester->rto), loss);

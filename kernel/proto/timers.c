@@ -152,6 +152,11 @@ bool peal_rto_sees_queue(const struct peal_rto *rto)
 	return rto->empty && rto->latest > rto->empty + rto->empty / QUEUE + QUEUE_LEAST_NS;
 }
 
+bool peal_rto_sees_long_queue(const struct peal_rto *rto)
+{
+	return peal_rto_sees_queue(rto) && rto->latest > 2 * rto->empty;
+}
+
 void peal_rto_back_off(struct peal_rto *rto, u64 silence)
 {
 	u64 most = max_t(u64, BACK_OFF_MOST_NS, silence / BACK_OFF_PART);

@@ -94,6 +94,8 @@ static inline u8 peal_rto_slow(const struct peal_rto *rto)
  * way? The jitter of thread scheduling may look like one.
  */
 bool peal_rto_sees_queue(const struct peal_rto *rto);
+/* Is this queue as long as the path, or longer? */
+bool peal_rto_sees_long_queue(const struct peal_rto *rto);
 
 /*
  * The estimate was too short, or the peer is silent, for @silence ns so far. Doubles the wait until

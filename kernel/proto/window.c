@@ -27,23 +27,33 @@
  */
 #define CALM_LEAST	12
 #define CALM_MOST	1024
+/* A cut of less than one part in so many is small. */
+#define CALM_PARTS	4
 /*
  * READ responses come in bursts of a piece, which meet a full queue more often than the packets of
- * others do. So a lost response takes only a part if the window may have grown back in fewer round
- * trips than this. Others have the room then.
+ * others do. So a lost response takes only one part in so many if the window might have grown back
+ * within CALM_RESPONSE round trips. Others have the room then.
  */
-#define CALM_RESPONSE	128
+#define RESPONSE_PARTS	32
+#define RESPONSE_LEAST	2
+#define CALM_RESPONSE	16
+/*
+ * The responses of READs may wait at the peer, which loses none of them. From so many bytes on a
+ * long queue is taken for that, and the window stops growing. Fewer do no harm.
+ */
+#define WAITING_BYTES	0x100000U
 /*
  * Growth in a round trip is counted in eighths of a packet with its headers. TCP grows by about
  * half a packet a round trip, and its packets are as large as the route's MTU permits (CUBIC, RFC
  * 9438, 4.3). A mark takes from the window what it takes from TCP, so a bit more than TCP's growth
- * is right. A loss takes half, and TCP loses less, so the growth is one packet at least, and
- * GROWTH_BYTES at least.
+ * is right. A loss takes half, and TCP loses less, so the growth after a loss is a packet or
+ * GROWTH_BYTES at least. It is less if the peer keeps nothing that follows a loss, because each
+ * loss wastes much then.
  */
 #define GROWTH_PACKET	8
 #define GROWTH_BYTES	1500U
-#define GROWTH_ROUTE(mtu)	((mtu) / 2)
-#define GROWTH_MARKED(mtu)	((mtu) * 5 / 8)
+#define GROWTH_ROUTE(mtu)	((mtu) * 5 / 8)
+#define GROWTH_LEAST(mtu)	((mtu) / 2)
 #define ROUTE_MTU_MOST	9000U	/* of what others send, if the route takes more */
 #define PACKET_HEADERS	60
 /*
@@ -88,13 +98,19 @@ static void peal_window_set(struct peal_window *w, u32 size)
 	w->size = min_t(u32, max_t(u32, size, WINDOW_LEAST), w->limit);
 }
 
+static u16 peal_window_full_growth(const struct peal_window *w)
+{
+	return max(w->least_growth, w->route_growth);
+}
+
 void peal_window_reset(struct peal_window *w)
 {
 	*w = (struct peal_window) {
 		.limit = w->limit,
-		.full_growth = w->full_growth,
-		.marked_growth = w->marked_growth,
-		.growth = w->full_growth,
+		.waiting = w->waiting,
+		.least_growth = w->least_growth,
+		.route_growth = w->route_growth,
+		.growth = peal_window_full_growth(w),
 		.threshold = WINDOW_MOST,
 		.alpha = ALPHA_ONE,
 	};
@@ -108,10 +124,11 @@ void peal_window_configure(struct peal_window *w, u32 limit, u8 mtu_shift, u32 r
 	u32 mtu = clamp_t(u32, route_mtu, least, ROUTE_MTU_MOST);
 
 	w->limit = min_t(u32, max_t(u32, limit, 1), WINDOW_MOST);
-	w->full_growth = DIV_ROUND_CLOSEST(GROWTH_PACKET * max(least, GROWTH_ROUTE(mtu)),
-					   packet);
-	w->marked_growth = DIV_ROUND_CLOSEST(GROWTH_PACKET * GROWTH_MARKED(mtu), packet);
-	w->growth = w->full_growth;
+	w->waiting = WAITING_BYTES >> mtu_shift;
+	w->least_growth = DIV_ROUND_CLOSEST(GROWTH_PACKET * max(least, GROWTH_LEAST(mtu)),
+					    packet);
+	w->route_growth = DIV_ROUND_CLOSEST(GROWTH_PACKET * GROWTH_ROUTE(mtu), packet);
+	w->growth = peal_window_full_growth(w);
 	peal_window_set(w, max_t(u32, w->size, WINDOW_START));
 }
 
@@ -124,7 +141,8 @@ void peal_window_set_psn(struct peal_window *w, u32 psn)
 
 /*
  * At most one cut a round trip. @lasting: the path is full, so the threshold goes along. Otherwise
- * the window comes back to its size at once. @growth: from then on, in eighths of a packet.
+ * the window comes back to its size at once. @growth: from then on, in eighths of a packet. After a
+ * small cut the window may not have grown back any later than before.
  */
 static void peal_window_cut(struct peal_window *w, u32 by, u32 top, bool lasting, u16 growth)
 {
@@ -140,7 +158,7 @@ static void peal_window_cut(struct peal_window *w, u32 by, u32 top, bool lasting
 	peal_window_set(w, before - by);
 	w->threshold = lasting ? w->size : max(w->threshold, before);
 	w->burst = lasting ? DIV_ROUND_UP(w->size, BURST_PARTS) : WINDOW_MOST;
-	if (lasting)
+	if (lasting && by > before / CALM_PARTS)
 		w->calm = clamp_t(u32, by * GROWTH_PACKET / growth, CALM_LEAST, CALM_MOST);
 }
 
@@ -148,12 +166,13 @@ void peal_window_mark(struct peal_window *w, u32 top)
 {
 	w->marked = true;
 	peal_window_cut(w, w->size * max_t(u32, w->alpha, ALPHA_LEAST) / (2 * ALPHA_ONE), top,
-			true, w->marked_growth);
+			true, w->route_growth);
 }
 
 void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss loss)
 {
 	u32 by = w->size / WINDOW_PARTS;
+	u16 growth = peal_window_full_growth(w);
 	bool frozen;
 
 	w->dense = w->since_loss < DENSE_PACKETS ? min(w->dense + 1, DENSE) : 1;
@@ -161,7 +180,9 @@ void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss
 	/* A retransmission was lost, which is a new loss. */
 	if (loss == PEAL_LOSS_AGAIN)
 		w->shrunk = false;
-	w->chance = loss == PEAL_LOSS_GOES_BACK || loss == PEAL_LOSS_AGAIN ? w->chance + 1 : 0;
+	w->chance = loss == PEAL_LOSS_REQUEST || loss == PEAL_LOSS_RESPONSE ? 0 : w->chance + 1;
+	if (loss == PEAL_LOSS_GOES_BACK || loss == PEAL_LOSS_AGAIN)
+		growth = w->least_growth;
 	/* The first loss ends the doubling, which goes on until there is a queue. */
 	if (w->dense == DENSE || w->chance == CHANCE || w->threshold == WINDOW_MOST)
 		queue = true;
@@ -169,7 +190,7 @@ void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss
 		w->chance = 0;
 		by = w->size / 2;
 		if (loss == PEAL_LOSS_RESPONSE && w->calm && w->calm < CALM_RESPONSE)
-			by = DIV_ROUND_UP(w->size, WINDOW_PARTS);
+			by = max_t(u32, w->size / RESPONSE_PARTS, RESPONSE_LEAST);
 	}
 	/*
 	 * Growth goes on after a loss with a queue. Each further gap in the same round trip delays
@@ -178,13 +199,13 @@ void peal_window_lose(struct peal_window *w, u32 top, bool queue, enum peal_loss
 	 * Neither does a READ, whose missing responses are requested together.
 	 */
 	frozen = w->shrunk ? w->frozen : !queue || loss != PEAL_LOSS_REQUEST;
-	peal_window_cut(w, by, top, queue, w->full_growth);
+	peal_window_cut(w, by, top, queue, growth);
 	w->frozen = frozen;
 }
 
 void peal_window_silence(struct peal_window *w, u32 top, bool queue)
 {
-	peal_window_cut(w, w->size / 2, top, queue, w->full_growth);
+	peal_window_cut(w, w->size / 2, top, queue, peal_window_full_growth(w));
 }
 
 void peal_window_restart(struct peal_window *w)
@@ -210,7 +231,7 @@ static void peal_window_end_round(struct peal_window *w, u32 top)
 }
 
 void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u32 dropped, u8 slow,
-			bool queue)
+			bool queue, bool waiting)
 {
 	u32 step, growth, behind = peal_psn_ahead(una, top);
 	bool held = w->shrunk && dropped > w->burst;
@@ -222,11 +243,13 @@ void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u3
 		w->shrunk = false;
 	if (peal_psn_distance(w->round, una) >= 0)
 		peal_window_end_round(w, top);
-	if (slow >= WINDOW_HALVE) {
-		peal_window_cut(w, w->size / 2, top, true, w->full_growth);
+	waiting = waiting && w->size >= w->waiting;
+	/* While this answer was on its way, the window has doubled once more. */
+	if (slow >= WINDOW_HALVE || (waiting && w->threshold == WINDOW_MOST)) {
+		peal_window_cut(w, w->size / 2, top, true, peal_window_full_growth(w));
 		return;
 	}
-	if (slow >= WINDOW_STAY || held || 2 * (packets + behind) < w->size)
+	if (slow >= WINDOW_STAY || waiting || held || 2 * (packets + behind) < w->size)
 		return;
 	/* What `burst` has taken comes back in any case. */
 	if (w->shrunk && w->frozen && (w->burst == WINDOW_MOST || w->size >= w->threshold))

@@ -8,7 +8,8 @@
  * eighth if it has had the time to grow back after a cut and round trips still show no queue. A
  * queue is also what tells the losses apart: a loss with a queue halves the window and sets the
  * threshold. A loss without one takes an eighth, which comes back at once, so that random loss does
- * not slow a path that is not full. Marks take what DCTCP takes (RFC 8257, 3.3).
+ * not slow a path that is not full. Marks take what DCTCP takes (RFC 8257, 3.3). The responses of
+ * READs may wait at a peer that loses none of them, so there a long round trip stops the growth.
  *
  * Owns: the size of the window, its growth and its cuts, and how often a packet carries AckReq.
  * Does not know: which packets are in flight, what a round trip takes (timers.h).
@@ -26,9 +27,10 @@ struct peal_window {
 	u32 since_loss;		/* packets acknowledged since the last loss */
 	u8 dense;		/* losses in a row that followed each other closely; saturates */
 	u8 chance;		/* losses in a row without a queue, if the peer goes back */
-	u16 full_growth;	/* growth in a round trip, in eighths of a packet */
-	u16 marked_growth;	/* the same after a mark */
+	/* Growth in a round trip, in eighths of a packet: the least, and by the route's MTU. */
+	u16 least_growth, route_growth;
 	u16 growth;		/* the one of these two that the last cut has chosen */
+	u32 waiting;		/* from this size on READ responses may wait at the peer */
 	u16 calm;		/* round trips until it may grow by an eighth */
 	u32 burst;		/* while shrunk: most packets that are sent again at once */
 	bool shrunk;		/* it shrank, and una has not reached `recovered` */
@@ -54,15 +56,16 @@ void peal_window_set_psn(struct peal_window *w, u32 psn);
  * were in flight that it was needed. @top: the PSN after the last packet that was sent. @dropped:
  * so many packets from @una on are known not to be in flight any more. @slow: the slow answers in a
  * row, by peal_rto_slow(). A few keep the window as it is. Many halve it. @queue: by
- * peal_rto_sees_queue().
+ * peal_rto_sees_queue(). @waiting: these are READ responses, and the round trip shows a long queue.
  */
 void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u32 dropped, u8 slow,
-			bool queue);
+			bool queue, bool waiting);
 /* The network has marked a packet in flight. */
 void peal_window_mark(struct peal_window *w, u32 top);
 /* What was lost while later packets arrived. */
 enum peal_loss {
 	PEAL_LOSS_REQUEST,	/* only this packet is sent again */
+	PEAL_LOSS_PART,		/* a part of what follows is sent again, too */
 	PEAL_LOSS_GOES_BACK,	/* what follows is sent again, too; the peer may lack it */
 	PEAL_LOSS_AGAIN,	/* as GOES_BACK, but a retransmission was lost */
 	PEAL_LOSS_RESPONSE,	/* a READ response */

@@ -13,6 +13,8 @@ namespace peal::bottleneck {
 
 constexpr u64 KEEP = 50 * MS; /* as in kernel/transport/output.c */
 constexpr u32 ENTRIES = 16;
+/* READ pieces in flight. A program gets so many unless it asks for fewer. */
+constexpr u32 RD_ATOMIC = 128;
 constexpr u32 TRAIN = 64;
 /* Bytes that wait in the host for its link, as in kernel/net/tx_quota.c. */
 constexpr u64 MAY_WAIT = 1 << 20;
@@ -80,7 +82,7 @@ void Model::run_until(u64 time)
 /* ---- peal's connections ---- */
 
 Connection::Connection(Model &model, const Habits &habits)
-	: Flow(model), habits_(habits), messages_(ENTRIES), resources_(ENTRIES)
+	: Flow(model), habits_(habits), messages_(ENTRIES), resources_(RD_ATOMIC)
 {
 	/* All of them fill the path and its queue twice. */
 	const u64 full = (model.path.packets() + model.path.queue_packets) * model.path.mtu;
@@ -92,7 +94,7 @@ Connection::Connection(Model &model, const Habits &habits)
 		.mtu_shift = shift,
 		.retry_limit = 7,
 		.rnr_limit = 7,
-		.max_rd_atomic = ENTRIES,
+		.max_rd_atomic = RD_ATOMIC,
 		.timeout_ns = 4096ULL << habits.timeout,
 		.window = 1 << 16,
 		.route_mtu = static_cast<u32>(model.path.link_mtu),
@@ -101,12 +103,12 @@ Connection::Connection(Model &model, const Habits &habits)
 	const peal_responder_config in{
 		.transport = PEAL_RC,
 		.mtu_shift = shift,
-		.rd_atomic = ENTRIES,
+		.rd_atomic = RD_ATOMIC,
 		.reorder_ns = KEEP,
 	};
 
 	peal_requester_init(requester_.get(), messages_.data(), ENTRIES);
-	peal_responder_init(responder_.get(), resources_.data(), ENTRIES);
+	peal_responder_init(responder_.get(), resources_.data(), RD_ATOMIC);
 	peal_requester_configure(requester_.get(), &out);
 	peal_responder_configure(responder_.get(), &in);
 	expected_ = static_cast<u32>(model.world.random.below(1 << 24));

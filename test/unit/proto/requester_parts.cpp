@@ -189,7 +189,7 @@ std::uint32_t round_trips(peal_window &w, std::uint32_t una, int trips, bool que
 		const std::uint32_t size = w.size;
 
 		una += size;
-		peal_window_follow(&w, size, una, una, 0, 0, queue);
+		peal_window_follow(&w, size, una, una, 0, 0, queue, false);
 	}
 	return una;
 }
@@ -198,10 +198,10 @@ TEST_CASE("a window doubles up to the threshold that a queue has set", "[parts]"
 {
 	peal_window w = full_window(16);
 
-	peal_window_follow(&w, 16, 16, 16, 0, 0, true);
+	peal_window_follow(&w, 16, 16, 16, 0, 0, true, false);
 	CHECK(w.size == 32);
 	/* Not by packets that did not need it. */
-	peal_window_follow(&w, 1, 17, 20, 0, 0, false);
+	peal_window_follow(&w, 1, 17, 20, 0, 0, false, false);
 	CHECK(w.size == 32);
 	peal_window_lose(&w, 50, true, PEAL_LOSS_REQUEST);
 	CHECK(w.size == 16);
@@ -210,9 +210,9 @@ TEST_CASE("a window doubles up to the threshold that a queue has set", "[parts]"
 	peal_window_silence(&w, 60, true);
 	peal_window_mark(&w, 60);
 	CHECK(w.size == 16);
-	peal_window_follow(&w, 4, 49, 60, 0, 0, true);
+	peal_window_follow(&w, 4, 49, 60, 0, 0, true, false);
 	CHECK(w.size == 16);
-	peal_window_follow(&w, 4, 53, 64, 0, 0, true);
+	peal_window_follow(&w, 4, 53, 64, 0, 0, true, false);
 	CHECK(w.size == 16);
 	/* One packet a round trip. */
 	round_trips(w, 64, 4, true);
@@ -251,7 +251,8 @@ TEST_CASE("the first loss halves the window, and the next ones in the same round
 	CHECK(w.size == 25);
 }
 
-TEST_CASE("losses of READ responses take an eighth until the window may have grown back", "[parts]")
+TEST_CASE("a loss of READ responses takes little shortly before the window may have grown back",
+	  "[parts]")
 {
 	peal_window w = full_window(100);
 	const auto lose_again = [&w](int trips) {
@@ -264,10 +265,39 @@ TEST_CASE("losses of READ responses take an eighth until the window may have gro
 
 	peal_window_lose(&w, 100, true, PEAL_LOSS_RESPONSE);
 	CHECK(w.size == 50);
-	CHECK(lose_again(10) == (50 + 10 + 7) / 8);
-	/* Twelve round trips are the least. */
-	const std::uint32_t size = w.size;
-	CHECK(lose_again(12) == (size + 12) / 2);
+	/* It needs 50 round trips. */
+	CHECK(lose_again(40) == 2);
+	CHECK(lose_again(6) == 2);
+	/* Such a loss does not make it need more. */
+	CHECK(lose_again(6) == 49);
+	CHECK(lose_again(1) == (49 + 1) / 2);
+	w = full_window(300);
+	peal_window_lose(&w, 300, true, PEAL_LOSS_RESPONSE);
+	CHECK(w.size == 150);
+	CHECK(lose_again(140) == 290 / 32);
+}
+
+TEST_CASE("a window that READ responses fill at the peer stops growing", "[parts]")
+{
+	/* 1 MiB. */
+	peal_window w = full_window(255);
+	std::uint32_t una = 0;
+	const auto trip = [&w, &una](bool waiting) {
+		const std::uint32_t before = w.size;
+
+		una += w.size;
+		peal_window_follow(&w, w.size, una, una, 0, 0, true, waiting);
+		return w.size - before;
+	};
+
+	CHECK(trip(true) == 255);
+	CHECK(trip(true) == 0);
+	CHECK(trip(false) == 490);
+	/* The doubling ends, as with the first loss. */
+	w = full_window(300, 1000, 0x200000);
+	CHECK(trip(true) == -150U);
+	CHECK(w.threshold == 150);
+	CHECK(trip(true) == 1);
 }
 
 TEST_CASE("a window grows by what TCP's packets have, and by less after a mark", "[parts]")
@@ -278,8 +308,8 @@ TEST_CASE("a window grows by what TCP's packets have, and by less after a mark",
 		std::uint32_t route_mtu, full, marked;
 	};
 	const auto growth =
-		GENERATE(Growth{10, 1500, 11, 7}, Growth{10, 9000, 33, 42}, Growth{12, 4500, 8, 5},
-			 Growth{12, 9000, 9, 11}, Growth{12, 65536, 9, 11}, Growth{12, 0, 8, 5});
+		GENERATE(Growth{10, 1500, 11, 7}, Growth{10, 9000, 42, 42}, Growth{12, 4500, 8, 5},
+			 Growth{12, 9000, 11, 11}, Growth{12, 65536, 11, 11}, Growth{12, 0, 8, 5});
 	peal_window w = {};
 	/* The first round trip ends the recovery. */
 	const auto grown_in_80_trips = [&w] {
@@ -313,7 +343,7 @@ TEST_CASE("a window grows while it recovers, unless the peer goes back or respon
 	peal_window_lose(&w, 200, queue, loss);
 	const std::uint32_t size = w.size;
 	for (std::uint32_t una = 1; una < 200; una++)
-		peal_window_follow(&w, 1, una, 200, 0, 0, queue);
+		peal_window_follow(&w, 1, una, 200, 0, 0, queue, false);
 	CHECK(w.size == (queue && loss == PEAL_LOSS_REQUEST ? size + 1 : size));
 }
 
@@ -326,15 +356,15 @@ TEST_CASE("of what the peer has dropped a quarter of the window is sent at once"
 	peal_window_lose(&w, 320, queue, PEAL_LOSS_GOES_BACK);
 	CHECK(w.size == (queue ? 160 : 280));
 	/* If it had dropped few, all could be sent. */
-	peal_window_follow(&w, 1, 1, 320, 40, 0, queue);
+	peal_window_follow(&w, 1, 1, 320, 40, 0, queue, false);
 	CHECK(w.size == (queue ? 160 : 280));
-	peal_window_follow(&w, 127, 128, 320, 192, 0, queue);
+	peal_window_follow(&w, 127, 128, 320, 192, 0, queue, false);
 	CHECK(w.size == (queue ? 40 : 280));
 	/* Each ACK of these makes room for one more, until the window has its size again. */
 	for (std::uint32_t una = 129; una <= 168; una++)
-		peal_window_follow(&w, 1, una, 320, 0, 0, queue);
+		peal_window_follow(&w, 1, una, 320, 0, 0, queue, false);
 	CHECK(w.size == (queue ? 80 : 280));
-	peal_window_follow(&w, 100, 268, 320, 0, 0, queue);
+	peal_window_follow(&w, 100, 268, 320, 0, 0, queue, false);
 	CHECK(w.size == (queue ? 160 : 280));
 }
 
@@ -375,12 +405,12 @@ TEST_CASE("losses that follow each other closely mean a queue", "[parts]")
 
 	for (int i = 0; i < 2; ++i) {
 		una += 7;
-		peal_window_follow(&w, 7, una, una, 0, 0, false);
+		peal_window_follow(&w, 7, una, una, 0, 0, false, false);
 		peal_window_lose(&w, una, false, PEAL_LOSS_REQUEST);
 	}
 	CHECK(w.size == 392);
 	una += 7;
-	peal_window_follow(&w, 7, una, una, 0, 0, false);
+	peal_window_follow(&w, 7, una, una, 0, 0, false, false);
 	peal_window_lose(&w, una, false, PEAL_LOSS_REQUEST);
 	CHECK(w.size == 196);
 	CHECK(w.threshold == 196);
@@ -395,7 +425,7 @@ TEST_CASE("every fifth loss counts as one with a queue, if the peer goes back", 
 	for (int i = 0; i < 5; ++i) {
 		CHECK(w.threshold > 1000);
 		una += 100;
-		peal_window_follow(&w, 100, una, una, 0, 0, false);
+		peal_window_follow(&w, 100, una, una, 0, 0, false, false);
 		peal_window_lose(&w, una, false,
 				 goes_back ? PEAL_LOSS_GOES_BACK : PEAL_LOSS_REQUEST);
 	}
@@ -450,17 +480,17 @@ TEST_CASE("slow answers in a row keep a window from growing, and more of them ha
 {
 	peal_window w = full_window(32);
 
-	peal_window_follow(&w, 1, 1, 32, 0, 1, true);
+	peal_window_follow(&w, 1, 1, 32, 0, 1, true, false);
 	CHECK(w.size == 33);
 	for (std::uint8_t slow = 2; slow < 8; slow++) {
-		peal_window_follow(&w, 1, slow, 40, 0, slow, true);
+		peal_window_follow(&w, 1, slow, 40, 0, slow, true, false);
 		CHECK(w.size == 33);
 	}
-	peal_window_follow(&w, 1, 8, 40, 0, 8, true);
+	peal_window_follow(&w, 1, 8, 40, 0, 8, true, false);
 	CHECK(w.size == 17);
-	peal_window_follow(&w, 1, 39, 60, 0, 255, true);
+	peal_window_follow(&w, 1, 39, 60, 0, 255, true, false);
 	CHECK(w.size == 17);
-	peal_window_follow(&w, 1, 40, 60, 0, 255, true);
+	peal_window_follow(&w, 1, 40, 60, 0, 255, true, false);
 	CHECK(w.size == 9);
 }
 
@@ -487,7 +517,7 @@ TEST_CASE("packets numbered anew do not keep a window from growing", "[parts]")
 	peal_window_silence(&w, 50, false);
 	CHECK(w.size == 16);
 	peal_window_set_psn(&w, 0x900000);
-	peal_window_follow(&w, 10, 0x90000a, 0x90000a, 0, 0, false);
+	peal_window_follow(&w, 10, 0x90000a, 0x90000a, 0, 0, false, false);
 	CHECK(w.size == 26);
 }
 
