@@ -6,7 +6,7 @@
  * 	bottleneck --picture
  *
  * Runs each scene (--only: those whose name has TEXT) and prints what it measured, with the limits.
- * The exit status is 1 if a value is outside its limits. --long also runs scenes that take hours,
+ * The exit status is 1 if a value is outside its limits. --long also runs scenes that take long,
  * some of which are outside (Documentation/protocol.rst, "The window").
  * --picture draws two windows over time instead.
  *
