@@ -31,8 +31,8 @@
 #define CALM_PARTS	4
 /*
  * READ responses come in bursts of a piece, which meet a full queue more often than the packets of
- * others do. So a lost response takes only one part in so many if the window might have grown back
- * within CALM_RESPONSE round trips. Others have the room then.
+ * others do. So a lost response takes only one part in so many, if the window would have had the
+ * time to grow back in fewer than CALM_RESPONSE round trips. Others have the room then.
  */
 #define RESPONSE_PARTS	32
 #define RESPONSE_LEAST	2
@@ -141,8 +141,8 @@ void peal_window_set_psn(struct peal_window *w, u32 psn)
 
 /*
  * At most one cut a round trip. @lasting: the path is full, so the threshold goes along. Otherwise
- * the window comes back to its size at once. @growth: from then on, in eighths of a packet. After a
- * small cut the window may not have grown back any later than before.
+ * the window comes back to its size at once. @growth: from then on, in eighths of a packet. A small
+ * cut gives the window no more time to grow back than it had.
  */
 static void peal_window_cut(struct peal_window *w, u32 by, u32 top, bool lasting, u16 growth)
 {
