@@ -590,7 +590,10 @@ static bool peal_requester_answers_probe(struct peal_requester *requester, u64 n
 	return false;
 }
 
-/* The responses from una to @end are requested again now, unless they are kept. */
+/*
+ * What is missing from una to @end is sent or requested again from @now on. Only later responses to
+ * that show a gap before @end.
+ */
 static void peal_requester_request_gap(struct peal_requester *requester, u32 end, u64 now)
 {
 	const struct peal_inflight *inflight = &requester->inflight;
@@ -600,8 +603,6 @@ static void peal_requester_request_gap(struct peal_requester *requester, u32 end
 	requester->gap_seen = inflight->una;
 	requester->gap_since = now;
 	requester->gap_psn = peal_psn_add(inflight->una, PEAL_PSN_MASK);
-	/* Give the peer the time to answer before a probe. */
-	requester->probe_at = now + requester->rto.ns;
 }
 
 /*
@@ -1632,6 +1633,8 @@ void peal_requester_expire(struct peal_requester *requester, u64 now)
 		if (peal_psn_before(inflight->una, shown))
 			span = max(span, peal_psn_ahead(inflight->una, shown));
 		peal_requester_request_gap(requester, peal_psn_add(inflight->una, span), now);
+		/* Give the peer the time to answer before a probe. */
+		requester->probe_at = now + requester->rto.ns;
 		peal_rto_lost(&requester->rto);
 		peal_window_lose(&requester->window, inflight->top, queue, PEAL_LOSS_RESPONSE);
 	}

@@ -245,7 +245,7 @@ struct peal_requester {
 	u8 stream;			/* messages in a row that began soon after another */
 	u32 gap_psn;			/* the gap for which gap_at was armed last */
 	bool unkept;			/* a response behind a gap was dropped */
-	/* All missing responses from una to gap_end were requested again at gap_since (ns). */
+	/* What was missing from una to gap_end is requested again, from gap_since (ns) on. */
 	u32 gap_end;
 	u64 gap_since;
 	u32 gap_seen;			/* PSN after the last of them that has arrived since */

@@ -107,7 +107,7 @@ void peal_window_reset(struct peal_window *w)
 {
 	*w = (struct peal_window) {
 		.limit = w->limit,
-		.waiting = w->waiting,
+		.waiting_from = w->waiting_from,
 		.least_growth = w->least_growth,
 		.route_growth = w->route_growth,
 		.growth = peal_window_full_growth(w),
@@ -124,7 +124,7 @@ void peal_window_configure(struct peal_window *w, u32 limit, u8 mtu_shift, u32 r
 	u32 mtu = clamp_t(u32, route_mtu, least, ROUTE_MTU_MOST);
 
 	w->limit = min_t(u32, max_t(u32, limit, 1), WINDOW_MOST);
-	w->waiting = WAITING_BYTES >> mtu_shift;
+	w->waiting_from = WAITING_BYTES >> mtu_shift;
 	w->least_growth = DIV_ROUND_CLOSEST(GROWTH_PACKET * max(least, GROWTH_LEAST(mtu)),
 					    packet);
 	w->route_growth = DIV_ROUND_CLOSEST(GROWTH_PACKET * GROWTH_ROUTE(mtu), packet);
@@ -243,7 +243,7 @@ void peal_window_follow(struct peal_window *w, u32 packets, u32 una, u32 top, u3
 		w->shrunk = false;
 	if (peal_psn_distance(w->round, una) >= 0)
 		peal_window_end_round(w, top);
-	waiting = waiting && w->size >= w->waiting;
+	waiting = waiting && w->size >= w->waiting_from;
 	/* While this answer was on its way, the window has doubled once more. */
 	if (slow >= WINDOW_HALVE || (waiting && w->threshold == WINDOW_MOST)) {
 		peal_window_cut(w, w->size / 2, top, true, peal_window_full_growth(w));

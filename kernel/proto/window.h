@@ -30,7 +30,7 @@ struct peal_window {
 	/* Growth in a round trip, in eighths of a packet: the least, and by the route's MTU. */
 	u16 least_growth, route_growth;
 	u16 growth;		/* the one of these two that the last cut has chosen */
-	u32 waiting;		/* from this size on READ responses may wait at the peer */
+	u32 waiting_from;	/* from this size on READ responses may wait at the peer */
 	u16 calm;		/* round trips until it may grow by an eighth */
 	u32 burst;		/* while shrunk: most packets that are sent again at once */
 	bool shrunk;		/* it shrank, and una has not reached `recovered` */

@@ -305,11 +305,11 @@ TEST_CASE("a window grows by what TCP's packets have, and by less after a mark",
 	/* In eighths of a packet with its headers. */
 	struct Growth {
 		std::uint8_t mtu_shift;
-		std::uint32_t route_mtu, full, marked;
+		std::uint32_t route_mtu, full, marked, least;
 	};
-	const auto growth =
-		GENERATE(Growth{10, 1500, 11, 7}, Growth{10, 9000, 42, 42}, Growth{12, 4500, 8, 5},
-			 Growth{12, 9000, 11, 11}, Growth{12, 65536, 11, 11}, Growth{12, 0, 8, 5});
+	const auto growth = GENERATE(Growth{10, 1500, 11, 7, 11}, Growth{10, 9000, 42, 42, 33},
+				     Growth{12, 4500, 8, 5, 8}, Growth{12, 9000, 11, 11, 9},
+				     Growth{12, 65536, 11, 11, 9}, Growth{12, 0, 8, 5, 8});
 	peal_window w = {};
 	/* The first round trip ends the recovery. */
 	const auto grown_in_80_trips = [&w] {
@@ -328,8 +328,12 @@ TEST_CASE("a window grows by what TCP's packets have, and by less after a mark",
 	peal_window_mark(&w, w.recovered);
 	CHECK(grown_in_80_trips() == 10 * growth.marked);
 	/* A loss takes half, so it grows at the full rate again. */
-	peal_window_lose(&w, w.recovered, true, PEAL_LOSS_REQUEST);
+	peal_window_lose(&w, w.recovered, true,
+			 GENERATE(PEAL_LOSS_REQUEST, PEAL_LOSS_PART, PEAL_LOSS_RESPONSE));
 	CHECK(grown_in_80_trips() == 10 * growth.full);
+	/* Each loss costs a peer that goes back a lot. */
+	peal_window_lose(&w, w.recovered, true, GENERATE(PEAL_LOSS_GOES_BACK, PEAL_LOSS_AGAIN));
+	CHECK(grown_in_80_trips() == 10 * growth.least);
 }
 
 TEST_CASE("a window grows while it recovers, unless the peer goes back or responses are lost",
@@ -531,8 +535,37 @@ TEST_CASE("an answer that takes a quarter longer than the shortest tells of a qu
 	CHECK_FALSE(peal_rto_sees_queue(&rto));
 	sample(rto, 10 * MS + 10001);
 	CHECK(peal_rto_sees_queue(&rto));
+	CHECK_FALSE(peal_rto_sees_long_queue(&rto));
+	sample(rto, 16 * MS + 1);
+	CHECK(peal_rto_sees_long_queue(&rto));
 	sample(rto, 9 * MS);
 	CHECK_FALSE(peal_rto_sees_queue(&rto));
+}
+
+TEST_CASE("a long queue stops the growth of a READ's window, and not of a WRITE's", "[parts]")
+{
+	const bool read = GENERATE(false, true);
+	Requester r;
+	/* One packet, answered after @trip. */
+	const auto answer = [&](std::uint32_t at, std::uint64_t trip) {
+		if (read)
+			r.post_read(1);
+		else
+			r.post_packets(1);
+		CHECK(r.send() == std::vector{at});
+		r.now += trip;
+		r.receive(read ? read_response(at) : ack(at));
+		if (read)
+			r.place();
+	};
+	const peal_window &w = r.get()->window;
+
+	answer(0, MS);
+	r.get()->window.waiting_from = 2;
+	r.get()->window.size = 2;
+	r.get()->window.threshold = 100;
+	answer(1, 2 * MS + 1);
+	CHECK(w.size == (read ? 2 : 3));
 }
 
 TEST_CASE("a missing response is noticed at any distance from the last one", "[parts]")
